@@ -1,0 +1,178 @@
+"""The exceptions of the library, and the notes that say where an error happened."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+__all__ = [
+    "DatasetError",
+    "DecodeError",
+    "EnergonNodesError",
+    "FatalSampleError",
+    "SampleError",
+    "ShardError",
+    "SkipSample",
+    "StateError",
+    "TrustError",
+    "WorkerError",
+    "annotate",
+]
+
+
+class EnergonNodesError(Exception):
+    """Serve as the base of every error that the library raises itself.
+
+    Example:
+        >>> issubclass(StateError, EnergonNodesError)
+        True
+    """
+
+
+class SampleError(EnergonNodesError):
+    """Report one bad sample; the error policies (`on_error`) apply to it.
+
+    Example:
+        >>> issubclass(DecodeError, SampleError)
+        True
+    """
+
+
+class DecodeError(SampleError):
+    """Report a part of a sample that cannot be decoded.
+
+    Example:
+        >>> raise DecodeError("part 'jpg' is truncated")
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.DecodeError: part 'jpg' is truncated
+    """
+
+
+class ShardError(SampleError):
+    """Report bytes of a shard that are wrong: the message names shard, offset and remedy.
+
+    Example:
+        >>> issubclass(ShardError, SampleError)
+        True
+    """
+
+
+class DatasetError(EnergonNodesError, ValueError):
+    """Report a dataset whose metadata, index or configuration is wrong.
+
+    Example:
+        >>> issubclass(DatasetError, ValueError)
+        True
+    """
+
+
+class StateError(EnergonNodesError, ValueError):
+    """Report a checkpoint that does not fit the pipeline it is loaded into.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> state = en.items(range(4)).batch(2).state_dict()
+        >>> en.items(range(4)).limit(2).reset(state)
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.StateError: the checkpoint holds a Batch where this pipeline has a Limit (at the root)
+    """
+
+
+class TrustError(EnergonNodesError, PermissionError):
+    """Refuse to run code that lies beside or inside the data; `trust=True` allows it.
+
+    Example:
+        >>> issubclass(TrustError, PermissionError)
+        True
+    """
+
+
+class WorkerError(EnergonNodesError, RuntimeError):
+    """Report a worker process that died or whose output cannot be sent.
+
+    Example:
+        >>> issubclass(WorkerError, RuntimeError)
+        True
+    """
+
+
+class FatalSampleError(EnergonNodesError):
+    """Stop the stream, whatever the error policy says.
+
+    User functions raise it for failures that no skipping can repair; the library raises it when
+    too many elements failed in a row.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> def broken(value):
+        ...     raise FatalSampleError("the tokenizer is missing")
+        >>> next(en.items([1]).map(broken, on_error="skip"))
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.FatalSampleError: the tokenizer is missing
+        at node Map(fn=broken)
+        restore key (0, 0)
+    """
+
+
+class SkipSample(Exception):  # noqa: N818 - it is a request, as StopIteration is
+    """Drop the current element: user functions raise it, no error policy is asked.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> def odd_only(value):
+        ...     if value % 2 == 0:
+        ...         raise SkipSample
+        ...     return value
+        >>> list(en.items(range(5)).map(odd_only))
+        [1, 3]
+    """
+
+
+def annotate(error: BaseException, place: str, key: object, value: object) -> None:
+    """Add notes that name the node, the restore key and the sample to an error.
+
+    Args:
+        error: The exception on its way to the user.
+        place: The node, as its one-line description.
+        key: The restore key of the element, or None where there is none.
+        value: The element that failed; dicts with `__key__` and `__shard__` are named by them.
+
+    Example:
+        >>> error = ValueError("bad")
+        >>> annotate(error, "Map(fn=augment)", (0, 7), {"__key__": "cat", "__shard__": "a.tar"})
+        >>> error.__notes__
+        ['at node Map(fn=augment)', "restore key (0, 7), sample 'cat' of shard 'a.tar'"]
+    """
+    if getattr(error, "_energon_nodes_annotated", False):
+        return
+    error.add_note(f"at node {place}")
+    parts: list[str] = []
+    if key is not None:
+        shown = repr(key)
+        parts.append(f"restore key {shown if len(shown) <= 300 else shown[:297] + '...'}")
+    sample = _sample_of(value)
+    if sample is not None:
+        parts.append(f"sample {sample['__key__']!r}" + _where(sample))
+    if parts:
+        error.add_note(", ".join(parts))
+    try:
+        error._energon_nodes_annotated = True  # type: ignore[attr-defined]
+    except AttributeError:  # an exception class with __slots__: a second note does no harm
+        pass
+
+
+def _sample_of(value: object) -> dict[str, Any] | None:
+    if isinstance(value, dict):
+        sample = cast("dict[str, Any]", value)
+        return sample if "__key__" in sample else None
+    if hasattr(value, "__key__"):
+        return {"__key__": getattr(value, "__key__"), "__shard__": getattr(value, "__shard__", None)}
+    return None
+
+
+def _where(sample: dict[str, Any]) -> str:
+    where = f" of shard {sample['__shard__']!r}" if sample.get("__shard__") is not None else ""
+    offset = getattr(sample.get("__sources__"), "offset", None)
+    return where + (f" at byte {offset}" if offset is not None else "")
