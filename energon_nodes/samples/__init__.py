@@ -1,0 +1,1 @@
+"""What a sample is made of, and how its parts become values."""
