@@ -1,0 +1,50 @@
+"""Stream samples from sharded storage, shape and mix them, and go on exactly where a run stopped.
+
+Pipelines are chains of small stateful nodes on `torchdata.nodes`:
+
+    >>> import energon_nodes as en
+    >>> pipeline = en.items(range(10)).filter(lambda x: x % 2).map(str).batch(2)
+    >>> next(pipeline)
+    ['1', '3']
+    >>> state = pipeline.state_dict()
+    >>> next(pipeline), pipeline.reset(state), next(pipeline)
+    (['5', '7'], None, ['5', '7'])
+"""
+
+from __future__ import annotations
+
+from energon_nodes.combinators.batch import Batch
+from energon_nodes.combinators.blend import Blend
+from energon_nodes.combinators.concat import Concat
+from energon_nodes.combinators.epochize import Epochize
+from energon_nodes.combinators.filter import Filter
+from energon_nodes.combinators.flat_map import FlatMap
+from energon_nodes.combinators.limit import Limit
+from energon_nodes.combinators.map import Map
+from energon_nodes.combinators.parallel_map import ParallelMap
+from energon_nodes.combinators.prefetch import Prefetch
+from energon_nodes.combinators.repeat import Repeat
+from energon_nodes.combinators.shuffle import Shuffle
+from energon_nodes.combinators.skip import Skip
+from energon_nodes.combinators.tap import Tap
+from energon_nodes.combinators.with_keys import WithKeys
+from energon_nodes.combinators.zip import Zip
+from energon_nodes.core.encoders import register_encoder
+from energon_nodes.core.errors import (
+    DatasetError,
+    DecodeError,
+    EnergonNodesError,
+    FatalSampleError,
+    SampleError,
+    ShardError,
+    SkipSample,
+    StateError,
+    TrustError,
+    WorkerError,
+)
+from energon_nodes.core.fields import buffer, scratch, shared, state, tuning
+from energon_nodes.core.node import Node, add_verb, registered_nodes
+from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
+from energon_nodes.core.share import Context
+from energon_nodes.sources.items import Items, items
+from energon_nodes.sources.wrap import Wrap, wrap

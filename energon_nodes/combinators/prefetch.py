@@ -1,0 +1,127 @@
+"""`prefetch`: let a thread run the source ahead of the consumer."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from energon_nodes.combinators.calls import check_size
+from energon_nodes.core.fields import buffer, tuning
+from energon_nodes.core.node import Node
+from energon_nodes.core.restore import Buffer, Key
+
+__all__ = ["Prefetch"]
+
+X = TypeVar("X")
+
+
+class Prefetch(Node[X], verb="prefetch"):
+    """Let a thread pull the source ahead of the consumer, up to `n` elements.
+
+    It pays where the source waits (storage) or releases the GIL. What is ahead is a buffer: its
+    state is restore keys. Taking the state waits for the element that the thread is pulling.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> list(en.items([1, 2, 3]).prefetch(2))
+        [1, 2, 3]
+
+    Args:
+        source: The node to read from.
+        n: The number of elements to hold, at least 1.
+
+    Raises:
+        ValueError: If `n` is less than 1.
+    """
+
+    source: Node[X]
+    n: int = tuning(2)
+    ahead: Buffer = buffer()
+
+    def check(self) -> None:
+        check_size("prefetch", "n", self.n, 1)
+
+    def bound(self) -> None:
+        self._filler: _Filler | None = None
+
+    def run(self) -> Iterator[tuple[X, Key]]:
+        filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
+        weakref.finalize(self, filler.stop)  # a dropped pipeline and the end of the program end the thread
+        while True:
+            pair = filler.take()
+            if pair is None:
+                return
+            yield pair
+
+    def snapshot(self) -> tuple[Any, ...]:
+        filler = getattr(self, "_filler", None)
+        if filler is None:
+            return super().snapshot()
+        with filler.pulling:
+            return super().snapshot()
+
+    def stop(self) -> None:
+        filler, self._filler = getattr(self, "_filler", None), None
+        if filler is not None:
+            filler.stop()
+        super().stop()
+
+
+class _Filler:
+    """Own the thread: it appends to the buffer while there is room, and knows nothing of the node."""
+
+    def __init__(self, pairs: Iterator[Any], ahead: Buffer, room: int) -> None:
+        self._pairs, self._ahead, self._room = pairs, ahead, room
+        self._changed = threading.Condition()
+        self._stopping = self._ended = False
+        self._problem: BaseException | None = None
+        self.pulling = threading.Lock()  # held while the source runs: outside of it, buffer and source agree
+        self._thread = threading.Thread(target=self._fill, name="energon_nodes.prefetch", daemon=True)
+        self._thread.start()
+
+    def take(self) -> Any:
+        """Return the next pair, None at the end; raise what the source raised, after the pairs before it."""
+        with self._changed:
+            while not (self._ahead or self._ended or self._problem):
+                self._changed.wait()
+            if self._ahead:
+                pair = self._ahead.pop(0)
+                self._changed.notify_all()
+                return pair
+        if self._problem is not None:
+            raise self._problem
+        return None
+
+    def stop(self) -> None:
+        """End the thread; an element that is being pulled is waited for and kept."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _fill(self) -> None:
+        while True:
+            with self._changed:
+                while len(self._ahead) >= self._room and not self._stopping:
+                    self._changed.wait()
+            with self.pulling:
+                if self._stopping:
+                    return
+                try:
+                    pair = next(self._pairs, None)
+                except BaseException as error:
+                    with self._changed:
+                        self._problem = error
+                        self._changed.notify_all()
+                    return
+                with self._changed:
+                    if pair is None:
+                        self._ended = True
+                    else:
+                        self._ahead.append(pair)
+                    self._changed.notify_all()
+                if pair is None:
+                    return

@@ -1,0 +1,76 @@
+"""The kinds of fields a node declares besides its plain configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["buffer", "kind_of", "scratch", "shared", "state", "tuning"]
+
+_KIND = "energon_nodes.kind"
+
+
+def _declare(kind: str, **options: Any) -> Any:
+    metadata = {_KIND: kind} | options.pop("metadata", {})
+    return dataclasses.field(metadata=metadata, **options)
+
+
+def kind_of(field: dataclasses.Field[Any]) -> str:
+    """Return what a field is: "config", "tuning", "state", "buffer", "shared" or "scratch"."""
+    return field.metadata.get(_KIND, "config")
+
+
+def state(kind: Callable[[], Any] = int, *, per_pass: bool = True) -> Any:
+    """Declare a field that is saved as it is: an int, float, str, bytes, bool, or lists and dicts of them.
+
+    Args:
+        kind: Makes the value before the first element, e.g. `int` for 0.
+        per_pass: Whether the next pass begins with a fresh value.
+
+    Example:
+        >>> from energon_nodes.core.node import Node
+        >>> class First(Node[int]):
+        ...     source: Node[int]
+        ...     taken: int = state(int)
+        ...     def run(self):
+        ...         for pair in self.source.pairs():
+        ...             if self.taken:
+        ...                 return
+        ...             self.taken += 1
+        ...             yield pair
+        >>> import energon_nodes as en
+        >>> list(First(en.items([3, 4])))
+        [3]
+    """
+    return _declare("state", init=False, repr=False, default_factory=kind, metadata={"per_pass": per_pass})
+
+
+def buffer(*, lazy: bool = False, columns: bool = False) -> Any:
+    """Declare a buffer of pairs: elements that were pulled and not delivered yet.
+
+    Its state is the restore keys of its pairs, never the values.
+
+    Args:
+        lazy: Leave the values unbuilt after a resume; the node rebuilds them when it needs them.
+            Otherwise they are rebuilt together before `run` is entered.
+        columns: Keep flat integer keys in columns, for large buffers: the state of 10,000 elements
+            is then taken in some microseconds.
+    """
+    options = {"lazy": lazy, "columns": columns}
+    return _declare("buffer", init=False, repr=False, default=None, metadata=options)
+
+
+def tuning(default: Any = dataclasses.MISSING) -> Any:
+    """Declare configuration that may differ between saving and loading: it does not shape the order."""
+    return _declare("tuning", default=default)
+
+
+def shared(default: Any = None) -> Any:
+    """Declare an immutable heavy part, such as an index: made in `check`, shared by clones, part of pickles."""
+    return _declare("shared", init=False, repr=False, default=default)
+
+
+def scratch(kind: Callable[[], Any]) -> Any:
+    """Declare a run-time object, such as a queue of futures: never saved, made anew for each pass and load."""
+    return _declare("scratch", init=False, repr=False, default_factory=kind)

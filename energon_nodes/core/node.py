@@ -1,0 +1,497 @@
+"""The node contract: configuration, declared state, and a generator `run`.
+
+A subclass is one idea. It declares fields and writes `run`; construction, cloning, checkpoints,
+passes, going on after errors, and the fluent verb come from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from inspect import isgeneratorfunction
+from math import isinf
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+
+from torchdata.nodes import BaseNode
+
+from energon_nodes.core import fields, graph
+from energon_nodes.core._verbs import Verbs
+from energon_nodes.core.encoders import decode_value, encode_value
+from energon_nodes.core.errors import FatalSampleError, SkipSample, StateError, annotate
+from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
+from energon_nodes.core.share import Context, ErrorPolicy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Node", "add_verb", "registered_nodes"]
+
+T = TypeVar("T", covariant=True)
+
+_RESERVED = frozenset({"epoch", "skipped", "failed", "fixed", "identity", "context"})
+_registry: dict[str, type[Node[Any]]] = {}
+
+
+def registered_nodes() -> dict[str, type[Node[Any]]]:
+    """Return all node classes by name, in the order of their definition.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> registered_nodes()["Map"] is en.Map
+        True
+    """
+    return dict(_registry)
+
+
+@dataclass_transform(field_specifiers=(fields.state, fields.buffer, fields.tuning, fields.shared, fields.scratch))
+class Node(BaseNode[T], Verbs[T]):
+    """Serve as the base of all nodes: a stateful, resumable stream that others can be chained to.
+
+    A subclass becomes a dataclass whose init fields are its configuration. A node is a
+    description and a running stream at once: building on a node, and running it in a loader, work
+    on private clones, so one node can be used in several places.
+
+    Example:
+        >>> class Double(Node[int]):
+        ...     source: Node[int]
+        ...     def run(self):
+        ...         for value, key in self.source.pairs():
+        ...             yield 2 * value, key
+        >>> import energon_nodes as en
+        >>> list(Double(en.items([1, 2])))
+        [2, 4]
+    """
+
+    verb: ClassVar[str | None] = None
+    _config: ClassVar[tuple[dataclasses.Field[Any], ...]] = ()
+    _by_kind: ClassVar[dict[str, tuple[dataclasses.Field[Any], ...]]] = {}
+
+    def __init_subclass__(cls, verb: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _refuse_shadowing(cls)
+        if not isgeneratorfunction(cls.run) and "run" in cls.__dict__:
+            raise TypeError(f"{cls.__name__}.run must be a generator function: it yields pairs of value and restore key")
+        dataclasses.dataclass(eq=False, repr=False)(cls)
+        declared = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        cls._config = tuple(field for field in declared if field.init)
+        kinds = {fields.kind_of(field) for field in declared}
+        cls._by_kind = {kind: tuple(f for f in declared if fields.kind_of(f) == kind) for kind in kinds}
+        cls.verb = verb
+        _registry[cls.__name__] = cls
+        if verb is not None:
+            _add_class_verb(cls, verb)
+
+    # ---- what a subclass writes -------------------------------------------------------------
+
+    def check(self) -> None:
+        """Validate the configuration at construction; raise ValueError with rule, value and way out."""
+
+    def bound(self) -> None:
+        """Prepare for a run: `self.context` and `self.identity` are set, the sources are bound."""
+
+    def run(self) -> Iterator[tuple[T, Key]]:
+        """Yield pairs of value and restore key, beginning at the point that the state fields describe."""
+        raise NotImplementedError(f"{type(self).__name__} does not define run()")
+
+    def restore(self, key: Key) -> T:
+        """Rebuild the element with this restore key, without touching the running stream.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> squares = en.items([1, 2, 3]).map(lambda x: x * x)
+            >>> [key for _, key in squares.with_keys()]
+            [(0, 0), (0, 1), (0, 2)]
+            >>> squares.restore((0, 2))
+            9
+        """
+        return self.restore_many([key])[0]
+
+    def restore_many(self, keys: Sequence[Key]) -> list[T]:
+        """Rebuild elements from their restore keys; reads are coalesced where the source can do it."""
+        if len(self.sources_of()) != 1:
+            raise NotImplementedError(f"{type(self).__name__} does not define restore_many()")
+        return cast("list[T]", self.sources_of()[0].restore_many(keys))
+
+    def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
+        """Rebuild the elements of the buffer field `name`; by default they are elements of the one source."""
+        return self.sources_of()[0].restore_many(keys)
+
+    def restorable(self, name: str = "") -> bool:
+        """Return whether elements can be rebuilt from keys: those of buffer field `name`, or the node's own."""
+        return all(source.restorable() for source in self.sources_of())
+
+    def length(self, stream: int, streams: int) -> float | None:
+        """Return how many elements one stream yields in one pass: `math.inf` without end, None where unknown."""
+        return self.sources_of()[0].length(stream, streams) if len(self.sources_of()) == 1 else None
+
+    def check_worker(self) -> None:
+        """Raise a ValueError if this node cannot run inside a worker process of a loader."""
+
+    def draws_random(self) -> bool:
+        """Return whether this node draws random numbers; only such nodes count for the identity of others."""
+        return False
+
+    def facts(self) -> dict[str, Any]:
+        """Return facts beside the configuration that a checkpoint must agree with, such as a sample count."""
+        return {}
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def pairs(self) -> Iterator[tuple[T, Key]]:
+        """Return the running iterator of pairs; after an error it is made again from the state."""
+        run = self._running
+        if run is None or run.gi_frame is None:
+            self._prepare()
+            run = self._running = cast("Any", self.run())
+        return run
+
+    def __next__(self) -> T:
+        run = self._running
+        if run is None or run.gi_frame is None:
+            run = self._running_root()
+        try:
+            return next(run)[0]
+        except StopIteration:
+            self._ended = True
+            raise
+
+    def next(self) -> T:
+        """Return the next value, as torchdata's nodes do."""
+        return self.__next__()
+
+    def __iter__(self) -> Self:
+        if self._ended:
+            self.reset(None)
+        return self
+
+    def __bool__(self) -> bool:
+        return True  # a node with a length of 0 is still a node
+
+    def __len__(self) -> int:
+        length = self.length(0, 1)
+        if length is None:
+            raise TypeError(f"the length of {self!r} is not known: a node in it yields a number that depends on data")
+        if isinf(length):
+            raise TypeError(f"{self!r} has no end, so it has no length: put limit(n) or epochize(n) behind it")
+        return int(length)
+
+    def reset(self, initial_state: dict[str, Any] | None = None) -> None:
+        """Start the next pass if anything was taken since the last reset, or go to a saved state.
+
+        Args:
+            initial_state: The result of `state_dict()` of an equal pipeline, or None.
+
+        Raises:
+            StateError: If the state belongs to another graph, seed or stream.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> node = en.items([1, 2, 3]).map(str)
+            >>> next(node)
+            '1'
+            >>> state = node.state_dict()
+            >>> next(node), node.reset(state), next(node)
+            ('2', None, '2')
+        """
+        super().reset(initial_state)
+        self.bind()
+        if initial_state is not None:
+            graph.check_state(self, initial_state)
+            self._touched, self._ended = bool(initial_state["touched"]), bool(initial_state["ended"])
+            self.load(initial_state["nodes"])
+        elif self._touched:
+            self._touched = self._ended = False
+            self.rewind()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the point that the consumer has reached, as plain data; `state_dict` calls it."""
+        return graph.state_of(self, touched=self._touched, ended=self._ended)
+
+    def bind(self, context: Context | None = None) -> None:
+        """Place the graph under this root into a run: its seed, its stream, its error policy."""
+        if self._context is None or (context is not None and context != self._context):
+            self.stop()
+            graph.place(self, context or Context())
+
+    @property
+    def context(self) -> Context:
+        """The run that this node is bound to."""
+        if self._context is None:
+            self.bind()
+        return cast("Context", self._context)
+
+    def rewind(self) -> None:
+        """Start the next pass, here and in all sources, whatever has been taken."""
+        self.stop()
+        if not self.fixed:
+            self.epoch += 1
+        self.clear()
+        for source in self.sources_of():
+            source.rewind()
+
+    def clear(self) -> None:
+        """Set the state fields, buffers and run-time objects of this node to those of a new pass."""
+        for field in self._by_kind.get("state", ()):
+            if field.metadata["per_pass"]:
+                setattr(self, field.name, field.default_factory())  # type: ignore[misc]
+        for field in self._by_kind.get("buffer", ()):
+            setattr(self, field.name, ColumnBuffer() if field.metadata["columns"] else Buffer())
+        self._clear_scratch()
+
+    def stop(self) -> None:
+        """Drop the running iterators of this node and its sources; the state fields stay."""
+        run, self._running = self._running, None
+        if run is not None:
+            run.close()
+        for source in self.sources_of():
+            source.stop()
+
+    def fail(self, error: Exception, key: Key | None, value: Any = None, streak: int = 0) -> int:
+        """Apply the error policy to a failed element: raise, or return if it is to be skipped.
+
+        Args:
+            error: What a user function or a reader raised.
+            key: The element's restore key.
+            value: The element, for the message.
+            streak: How many elements in a row have failed before.
+
+        Returns:
+            The new streak.
+        """
+        if isinstance(error, SkipSample):
+            self.skipped += 1
+            return streak
+        policy: ErrorPolicy = getattr(self, "on_error", None) or self.context.on_error
+        annotate(error, repr(self), key, value)
+        if isinstance(error, StopIteration):  # inside a generator it would pass for the end of the data
+            raise FatalSampleError(f"a function of {self!r} raised StopIteration; let it return or raise SkipSample") from error
+        if policy == "raise" or isinstance(error, FatalSampleError):
+            raise error
+        self.failed += 1
+        if streak + 1 > self.context.tolerance:
+            raise FatalSampleError(
+                f"{streak + 1} elements in a row failed at {self!r}; the tolerance is {self.context.tolerance}. "
+                "The cause of the last one is above: code or data are broken"
+            ) from error
+        if callable(policy):
+            policy(error, key)
+        return streak + 1
+
+    def live(self, name: str) -> Any:
+        """Return the callable in the configuration field `name`; one that has a state is this stream's own copy."""
+        return self._live.get(name, getattr(self, name))
+
+    # ---- state -------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Return the state of this node and its sources as nested plain data."""
+        own: dict[str, Any] = {}
+        for field in self._by_kind.get("state", ()):
+            value = getattr(self, field.name)
+            own[field.name] = value if type(value) is int else graph.copy_plain(value, f"{field.name} of {self!r}")
+        for field in self._by_kind.get("buffer", ()):
+            held = getattr(self, field.name)
+            if len(held):
+                own[field.name] = held.snapshot(values=not self.restorable(field.name))
+        for name, stateful in self._live.items():
+            own[name] = encode_value(stateful.state_dict())
+        counts = (self.epoch, self.skipped, self.failed)
+        return (counts, own, tuple([source.snapshot() for source in self.sources_of()]))
+
+    def load(self, snapshot: Any) -> None:
+        """Go to the point of a snapshot; the buffers stay lazy."""
+        self.stop()
+        self.clear()
+        try:
+            (self.epoch, self.skipped, self.failed), own, below = snapshot
+            for field in self._by_kind.get("state", ()):
+                setattr(self, field.name, graph.copy_plain(own[field.name], field.name))
+            for field in self._by_kind.get("buffer", ()):
+                if field.name in own:
+                    kind = ColumnBuffer if field.metadata["columns"] else Buffer
+                    setattr(self, field.name, kind.load(own[field.name]))
+            for name, stateful in self._live.items():
+                stateful.load_state_dict(decode_value(own[name]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the checkpoint's entry for {self!r} cannot be read: {error!r}") from error
+        for source, part in zip(self.sources_of(), below, strict=True):
+            source.load(part)
+
+    # ---- construction, clones, pickles -------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._start_fresh()
+        for field in self._config:
+            value = getattr(self, field.name)
+            if isinstance(value, Node):
+                setattr(self, field.name, cast("Node[Any]", value).clone())
+            elif isinstance(value, (tuple, list)) and any(isinstance(item, Node) for item in cast("Any", value)):
+                setattr(self, field.name, tuple(item.clone() for item in cast("tuple[Node[Any], ...]", value)))
+        self._find_sources()
+        self.check()
+
+    def sources_of(self) -> tuple[Node[Any], ...]:
+        """Return the nodes that this node pulls from, in the order of its fields."""
+        return self._sources
+
+    def clone(self) -> Self:
+        """Return an unstarted copy with the same configuration; immutable heavy parts are shared."""
+        return self._rebuilt({f.name: _cloned(getattr(self, f.name)) for f in self._config}, self._heavy())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        config = {field.name: getattr(self, field.name) for field in self._config}
+        return (_from_pickle, (type(self), config, self._heavy()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.clone()
+
+    @classmethod
+    def _rebuilt(cls, config: dict[str, Any], heavy: dict[str, Any]) -> Self:
+        node = cls.__new__(cls)
+        BaseNode.__init__(node)
+        node.__dict__.update(config)
+        node.__dict__.update(heavy)
+        node._start_fresh()
+        node._find_sources()
+        return node
+
+    def _heavy(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in self._by_kind.get("shared", ())}
+
+    def _start_fresh(self) -> None:
+        self.epoch = 0
+        self.skipped = 0
+        self.failed = 0
+        self.fixed = False
+        self.identity: tuple[Any, ...] = ()
+        self._context: Context | None = None
+        self._live: dict[str, Any] = {}
+        self._running: Any = None
+        self._touched = self._ended = False
+        for field in self._by_kind.get("state", ()):
+            setattr(self, field.name, field.default_factory())  # type: ignore[misc]
+        self.clear()
+
+    def _find_sources(self) -> None:
+        found: list[Node[Any]] = []
+        for field in self._config:
+            value = getattr(self, field.name)
+            found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Node))
+        self._sources = tuple(found)
+
+    def _clear_scratch(self) -> None:
+        for field in self._by_kind.get("scratch", ()):
+            setattr(self, field.name, field.default_factory())  # type: ignore[misc]
+
+    def _running_root(self) -> Any:
+        if not self._touched:
+            super().reset(None)
+            self.bind()
+            self._touched = True
+        self._ended = False
+        return self.pairs()
+
+    def _prepare(self) -> None:
+        if self._context is None:
+            self.bind()
+        for field in self._by_kind.get("buffer", ()):
+            if not field.metadata["lazy"]:
+                getattr(self, field.name).rebuild(lambda keys, name=field.name: self.rebuild(name, keys))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(graph.settings(self))})"
+
+    def explain(self) -> str:
+        """Return the graph as a tree with its settings, sources below what they feed.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> print(en.items([1, 2]).limit(1).batch(2).explain())
+            Batch(size=2)
+            └─ Limit(n=1)
+               └─ Items(2 elements)
+        """
+        return graph.explain(self)
+
+    def diagram(self) -> str:
+        """Return the graph as Mermaid text.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> print(en.items([1, 2]).limit(1).diagram())
+            flowchart TD
+                n0["Items(2 elements)"]
+                n1["Limit(n=1)"]
+                n0 --> n1
+        """
+        return graph.diagram(self)
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, Node):
+        return cast("Node[Any]", value).clone()
+    if isinstance(value, tuple) and any(isinstance(item, Node) for item in cast("tuple[Any, ...]", value)):
+        return tuple(item.clone() for item in cast("tuple[Node[Any], ...]", value))
+    return value
+
+
+def _from_pickle(cls: type[Node[Any]], config: dict[str, Any], heavy: dict[str, Any]) -> Node[Any]:
+    return cls._rebuilt(config, heavy)  # pyright: ignore[reportPrivateUsage]
+
+
+def _refuse_shadowing(cls: type[Node[Any]]) -> None:
+    """Refuse fields named like a verb or a method: the method would become the field's default."""
+    for name in cls.__dict__.get("__annotations__", {}):
+        if name in _RESERVED:
+            raise TypeError(f"a node's field may not be named {name!r}, which every node has; rename {cls.__name__}.{name}")
+        for base in cls.__mro__[1:]:
+            taken = base.__dict__.get(name)
+            if callable(taken) or isinstance(taken, property):
+                raise TypeError(
+                    f"a node's field may not be named like a verb or a method of Node: {cls.__name__}.{name} "
+                    f"would get {base.__name__}.{name} as its default; choose another name"
+                )
+
+
+def _add_class_verb(cls: type[Node[Any]], verb: str) -> None:
+    taken = getattr(Verbs, verb, None) or getattr(BaseNode, verb, None)
+    if taken is not None and getattr(taken, "made_for", cls.__qualname__) != cls.__qualname__:
+        raise TypeError(f"the verb {verb!r} of {cls.__name__} exists already; choose another name")
+    several = cls._config[0].name == "sources"  # pyright: ignore[reportPrivateUsage]
+
+    def method(self: Node[Any], *args: Any, **kwargs: Any) -> Node[Any]:
+        build = cast("Callable[..., Node[Any]]", cls)
+        return build((self, *args), **kwargs) if several else build(self, *args, **kwargs)
+
+    method.__name__ = verb
+    method.__qualname__ = f"Verbs.{verb}"
+    method.__doc__ = cls.__doc__
+    method.made_for = cls.__qualname__  # type: ignore[attr-defined]
+    setattr(Verbs, verb, method)
+
+
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def add_verb(function: F) -> F:
+    """Make a function of a node a method of all nodes, under its own name.
+
+    For verbs that are compositions of others, and for what stands above nodes, such as loaders.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> @add_verb
+        ... def every_other(source):
+        ...     return source.batch(2).map(lambda pair: pair[0])
+        >>> list(en.items(range(5)).every_other())
+        [0, 2, 4]
+    """
+    name = function.__name__
+    taken = getattr(Verbs, name, None) or getattr(Node, name, None)
+    if taken is not None and getattr(taken, "__qualname__", "") != function.__qualname__:
+        raise TypeError(f"the verb {name!r} exists already; choose another name")
+    setattr(Verbs, name, function)
+    return function
