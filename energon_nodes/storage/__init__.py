@@ -1,0 +1,1 @@
+"""Reading bytes: paths, tar shards, their indices and the metadata beside them."""

@@ -1,0 +1,172 @@
+"""Find the samples of a shard that has no index, by walking its headers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from energon_nodes.storage import paths
+from energon_nodes.storage.tar import BLOCK, TarError, compression_of, next_member, split_name
+
+__all__ = ["COMPRESSED", "Problem", "ShardIndex", "scan_shard"]
+
+Problem = tuple[int, str]
+"""The byte where something is wrong, and what."""
+
+COMPRESSED = (
+    "the file is compressed ({kind}), and samples inside cannot be read at random: "
+    "decompress it (`{tool} -d`) into a plain .tar"
+)
+_TOOLS = {
+    "gzip": "gzip",
+    "bzip2": "bzip2",
+    "xz": "xz",
+    "zstd": "zstd",
+    "lz4": "lz4",
+    "zip": "unzip and tar instead of zip",
+}
+_SMALLEST_WINDOW = 4 * 1024
+_LARGEST_WINDOW = 1024 * 1024
+_REMOTE_WINDOW = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, eq=False)
+class ShardIndex:
+    """Say where the samples of one shard lie.
+
+    A stretch of bytes that holds no whole sample stands in the index as a sample with a problem, so that
+    reading meets it in its place and the error policy applies to it.
+
+    Args:
+        offsets: The first byte of each sample and, as last entry, the end of the last one: int64 of shape `(n + 1,)`.
+        problems: What is wrong, by sample number.
+
+    Example:
+        >>> len(ShardIndex(np.array([0, 1024, 3072])))
+        2
+    """
+
+    offsets: NDArray[np.int64]
+    problems: dict[int, Problem] = field(default_factory=dict[int, Problem])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def scan_shard(path: str) -> ShardIndex:
+    """Walk the headers of a shard and return where its samples lie.
+
+    Samples before a damaged place stay usable; the rest of the shard is one sample with a problem. Keys that
+    come back later in the shard are problems too: their parts would be two halves of one sample.
+
+    Example:
+        >>> import io, tarfile, tempfile
+        >>> with tempfile.NamedTemporaryFile(suffix=".tar") as made:
+        ...     with tarfile.open(fileobj=made, mode="w") as archive:
+        ...         for name in ("a.txt", "a.cls", "b.txt"):
+        ...             archive.addfile(tarfile.TarInfo(name))
+        ...     made.flush()
+        ...     scan_shard(made.name).offsets.tolist()
+        [0, 1024, 1536]
+
+    Args:
+        path: The shard, a path or URL.
+
+    Returns:
+        The index.
+
+    Raises:
+        OSError: The shard does not exist or cannot be read.
+    """
+    size = paths.size(path)
+    window = _Window(path)
+    starts: list[int] = []
+    keys: list[str] = []
+    parts: list[str] = []  # of the sample that is being read
+    before: list[str] = []  # of the sample in front of it
+    offset = 0
+    problem: Problem | None = None
+    try:
+        _refuse_compressed(window.read(0, BLOCK))
+        while True:
+            member = next_member(window.read, offset)
+            if member.kind == "end":
+                break
+            found = split_name(member.name) if member.kind != "other" else None
+            if member.payload + member.size > size:
+                if found is not None and keys and found[0] == keys[-1]:
+                    _drop_last(starts, keys)
+                raise TarError(
+                    member.payload, f"the file ends at byte {size}, inside {member.name!r} of {member.size} bytes"
+                )
+            if found is not None:
+                if not keys or found[0] != keys[-1]:
+                    starts.append(member.start)
+                    keys.append(found[0])
+                    before, parts = parts, []
+                parts.append(found[1])
+            offset = member.stop
+    except TarError as error:
+        problem = (error.offset, error.reason)
+        # Nobody can tell whether the last sample had more parts; it is taken for whole if it looks like its neighbour.
+        if len(keys) > 1 and parts and sorted(parts) != sorted(before):
+            _drop_last(starts, keys)
+    problems = _repeated(starts, keys)
+    if problem is None:
+        return ShardIndex(np.array([*starts, offset], np.int64), problems)
+    tail = offset if offset > (starts[-1] if starts else -1) else size
+    problems[len(starts)] = problem
+    return ShardIndex(np.array([*starts, tail, max(size, tail)], np.int64), problems)
+
+
+def _drop_last(starts: list[int], keys: list[str]) -> None:
+    starts.pop()
+    keys.pop()
+
+
+def _repeated(starts: list[int], keys: list[str]) -> dict[int, Problem]:
+    if len(set(keys)) == len(keys):
+        return {}
+    counts = Counter(keys)
+    return {
+        number: (
+            starts[number],
+            f"the key {key!r} stands in {counts[key]} places of the shard, with other samples in between "
+            "(interleaved or repeated files); write the files sorted by key, each key once",
+        )
+        for number, key in enumerate(keys)
+        if counts[key] > 1
+    }
+
+
+def _refuse_compressed(head: bytes) -> None:
+    kind = compression_of(head)
+    if kind is not None:
+        raise TarError(0, COMPRESSED.format(kind=kind, tool=_TOOLS[kind]))
+
+
+class _Window:
+    """Read small pieces of a file through a buffer that adapts to how far apart they are."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fixed = _REMOTE_WINDOW if paths.is_url(path) else 0
+        self._length = _LARGEST_WINDOW // 4
+        self._start = 0
+        self._buffer = b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        at = offset - self._start
+        if at >= 0 and at + size <= len(self._buffer):
+            return self._buffer[at : at + size]
+        gap = at - len(self._buffer)
+        if self._buffer and gap > self._length // 4:
+            self._length = max(_SMALLEST_WINDOW, self._length // 4)
+        elif self._buffer:
+            self._length = min(_LARGEST_WINDOW, self._length * 2)
+        self._buffer = paths.read_range(self._path, offset, offset + max(size, self._fixed or self._length))
+        self._start = offset
+        return self._buffer[:size]
