@@ -14,8 +14,8 @@ Pipelines are chains of small stateful nodes on `torchdata.nodes`:
 from __future__ import annotations
 
 from energon_nodes.combinators.batch import Batch
-from energon_nodes.combinators.blend import Blend
-from energon_nodes.combinators.concat import Concat
+from energon_nodes.combinators.blend import Blend, blend
+from energon_nodes.combinators.concat import Concat, concat
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
@@ -29,6 +29,7 @@ from energon_nodes.combinators.skip import Skip
 from energon_nodes.combinators.tap import Tap
 from energon_nodes.combinators.with_keys import WithKeys
 from energon_nodes.combinators.zip import Zip
+from energon_nodes.combinators.zip import zip_nodes as zip  # noqa: A004
 from energon_nodes.core.encoders import register_encoder
 from energon_nodes.core.errors import (
     DatasetError,

@@ -15,7 +15,7 @@ from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import Draws
 from energon_nodes.core.restore import Key
 
-__all__ = ["Blend"]
+__all__ = ["Blend", "blend"]
 
 X = TypeVar("X")
 
@@ -103,3 +103,33 @@ class Blend(Node[X], verb="blend"):
         return len(self.sources) > 1
 
 
+
+
+def blend(
+    *sources: Node[X],
+    weights: Sequence[float] | None = None,
+    on_end: Literal["drop", "stop", "repeat"] = "drop",
+    seed: int | None = None,
+) -> Node[X]:
+    """Mix several sources: each element comes from a source drawn at random by weight.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> text, images = en.items(["a", "b"]), en.items([1, 2, 3])
+        >>> sorted(en.blend(text, images, weights=[1, 3]), key=str)
+        [1, 2, 3, 'a', 'b']
+
+    Args:
+        *sources: The nodes to read from.
+        weights: One positive number for each source; only their ratios count. None: all equal.
+        on_end: What happens when a source ends. "drop": the others go on, until all have ended.
+            "stop": the blend ends. "repeat": that source starts its next pass, so the blend has no end.
+        seed: A seed for this node; None takes the one of the loader.
+
+    Returns:
+        A node of the mixture.
+
+    Raises:
+        ValueError: If the weights are not positive, or not as many as the sources.
+    """
+    return Blend(sources, weights=weights, on_end=on_end, seed=seed)

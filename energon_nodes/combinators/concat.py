@@ -9,7 +9,7 @@ from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
 
-__all__ = ["Concat", "restore_branches", "total_length"]
+__all__ = ["Concat", "concat", "restore_branches", "total_length"]
 
 X = TypeVar("X")
 
@@ -60,3 +60,20 @@ def total_length(sources: Sequence[Node[Any]], stream: int, streams: int) -> flo
     """Return the sum of the sources' lengths, or None if one is not known."""
     lengths = [source.length(stream, streams) for source in sources]
     return None if None in lengths else sum(length for length in lengths if length is not None)
+
+
+def concat(*sources: Node[X]) -> Node[X]:
+    """Deliver all elements of the first source, then those of the second, and so on.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> list(en.concat(en.items([1, 2]), en.items([3])))
+        [1, 2, 3]
+
+    Args:
+        *sources: The nodes to read from.
+
+    Returns:
+        A node of the elements of all.
+    """
+    return Concat(sources)

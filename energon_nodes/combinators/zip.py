@@ -11,7 +11,7 @@ from energon_nodes.core.fields import buffer
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 
-__all__ = ["Zip"]
+__all__ = ["Zip", "zip_nodes"]
 
 
 class Zip(Node[tuple[Any, ...]], verb="zip"):
@@ -68,3 +68,26 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
         lengths = [source.length(stream, streams) for source in self.sources]
         known = [length for length in lengths if length is not None]
         return min(known) if len(known) == len(lengths) else None
+
+
+def zip_nodes(*sources: Node[Any], strict: bool = False) -> Node[tuple[Any, ...]]:
+    """Deliver tuples of one element from each source, until the shortest ends.
+
+    It is exported as `energon_nodes.zip`.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> list(en.zip(en.items([1, 2, 3]), en.items("ab")))
+        [(1, 'a'), (2, 'b')]
+
+    Args:
+        *sources: The nodes to read from.
+        strict: Whether sources of different lengths are an error, as for the builtin `zip`.
+
+    Returns:
+        A node of tuples.
+
+    Raises:
+        ValueError: While running, if `strict` is true and one source ends before the others.
+    """
+    return Zip(sources, strict=strict)

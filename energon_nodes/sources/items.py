@@ -75,7 +75,7 @@ class Items(Node[X]):
 
     def describe(self) -> list[str]:
         """Return what `repr` shows, without the data."""
-        return [f"{len(self.sequence)} elements"] + ["shuffle=True"] * self.shuffledd
+        return [f"{len(self.sequence)} elements"] + ["shuffle=True"] * self.shuffled
 
 
 def items(
