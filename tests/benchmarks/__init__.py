@@ -1,0 +1,1 @@
+"""Benchmarks of energon_nodes and of its peers; `python tests/benchmarks/run.py` runs them."""
