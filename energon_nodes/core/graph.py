@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,7 @@ from energon_nodes.core.share import Context
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["FORMAT", "check_graph", "check_state", "copy_plain", "diagram", "explain", "is_stateful", "place", "settings", "signature", "state_of"]
+__all__ = ["FORMAT", "buffers_of", "check_graph", "check_state", "copy_plain", "diagram", "explain", "is_stateful", "place", "settings", "signature", "state_of", "walk"]
 
 FORMAT = 1
 """The version of the state format; a change of it needs a new golden file."""
@@ -147,6 +148,18 @@ def copy_plain(value: Any, what: str) -> Any:
         f"a state field holds int, float, str, bytes, bool, None, list, tuple or dict; {what} holds a "
         f"{type(value).__name__}: keep it in a buffer, or save what it is made from"
     )
+
+
+def walk(node: Node[Any]) -> Iterator[Node[Any]]:
+    """Give all nodes of a graph, the root first."""
+    yield node
+    for source in node.sources_of():
+        yield from walk(source)
+
+
+def buffers_of(node: Node[Any]) -> list[str]:
+    """Return the names of a node's buffer fields."""
+    return [field.name for field in node._by_kind.get("buffer", ())]  # pyright: ignore[reportPrivateUsage]
 
 
 # ---- pictures --------------------------------------------------------------------------------
