@@ -174,10 +174,13 @@ def _pth(data: bytes, limits: Limits) -> Any:
     try:
         return load(io.BytesIO(data), map_location="cpu", weights_only=not limits.trust)
     except pickle.UnpicklingError as error:
-        # Damaged bytes come as the same exception; what was refused is named as a global.
-        if not limits.trust and (data[:2] == b"PK" or "GLOBAL" in str(error)):
+        if limits.trust:
+            raise
+        if "GLOBAL" in str(error):
             raise _untrusted("a torch file with more than tensors and plain values, which is a pickle") from error
-        raise
+        # torch's message would send the user to weights_only=False, which does not help with damaged bytes.
+        reason = str(error).partition("WeightsUnpickler error: ")[2].partition("\n")[0]
+        raise ValueError(f"torch.load takes it for damaged: {reason}") from error
 
 
 def _pickle(data: bytes, limits: Limits) -> Any:

@@ -193,8 +193,10 @@ def test_pth_gives_tensors_without_trust_and_more_with_it(zipped):
 
 @pytest.mark.parametrize("data", [b"", b"garbage", pth(torch.arange(9))[:100], pth(torch.arange(9))[:-30]])
 def test_a_damaged_pth_is_a_decode_error(data):
-    with pytest.raises(DecodeError):
-        decode("pth", data)
+    for trust in (False, True):
+        with pytest.raises(DecodeError) as caught:
+            decode("pth", data, trust=trust)
+        assert "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["pkl", "pickle", "pyd", "PKL"])
