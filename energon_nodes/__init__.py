@@ -16,6 +16,7 @@ from __future__ import annotations
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.blend import Blend, blend
 from energon_nodes.combinators.concat import Concat, concat
+from energon_nodes.combinators import decode as _decode  # noqa: F401 - it registers its verb
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
@@ -50,5 +51,6 @@ from energon_nodes.core.share import Context
 from energon_nodes.loading.dataset import PipelineDataset
 from energon_nodes.loading.loader import Loader
 from energon_nodes.loading.state import merge_states
+from energon_nodes.samples.decode import Decoder
 from energon_nodes.sources.items import Items, items
 from energon_nodes.sources.wrap import Wrap, wrap

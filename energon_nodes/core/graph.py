@@ -184,8 +184,11 @@ def _holds_nodes(node: Node[Any], value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    if callable(value):
-        return getattr(value, "__qualname__", type(value).__qualname__).replace("<locals>.", "")
+    name = getattr(value, "__qualname__", None)
+    if name is not None:
+        return name.replace("<locals>.", "")
+    if type(value).__repr__ is object.__repr__:
+        return type(value).__qualname__  # the default repr is an address
     text = str(value) if isinstance(value, PurePath) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
