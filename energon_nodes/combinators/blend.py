@@ -57,7 +57,9 @@ class Blend(Node[X], verb="blend"):
             raise ValueError("blend needs at least one source, got none")
         weights = [1.0] * len(self.sources) if self.weights is None else list(self.weights)
         if len(weights) != len(self.sources):
-            raise ValueError(f"blend needs one weight for each source, got {len(weights)} for {len(self.sources)} sources")
+            raise ValueError(
+                f"blend needs one weight for each source, got {len(weights)} for {len(self.sources)} sources"
+            )
         if not all(weight > 0 and isfinite(weight) for weight in weights):
             raise ValueError(f"blend needs positive, finite weights, got {weights}; leave out a source with weight 0")
         if self.on_end not in ("drop", "stop", "repeat"):
@@ -101,8 +103,6 @@ class Blend(Node[X], verb="blend"):
 
     def draws_random(self) -> bool:
         return len(self.sources) > 1
-
-
 
 
 def blend(

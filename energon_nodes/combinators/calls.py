@@ -72,7 +72,9 @@ def _element_random(seed: int, identity: tuple[Any, ...]) -> ElementRandom:
     return ElementRandom(seed, identity, "element")
 
 
-def seeded_call(function: Callable[..., Any], rng: Rng, seed: int, identity: tuple[Any, ...], value: Any, key: Any) -> Any:
+def seeded_call(
+    function: Callable[..., Any], rng: Rng, seed: int, identity: tuple[Any, ...], value: Any, key: Any
+) -> Any:
     """Call `function` in another process as `bind_call` would in this one."""
     if rng is False:
         return function(value)

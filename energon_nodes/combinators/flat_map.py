@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
 from energon_nodes.core.fields import buffer, state, tuning
-from energon_nodes.core.node import Node, add_verb
+from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
+from energon_nodes.core.verbs import add_verb
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,9 @@ class FlatMap(Node[Y], verb="flat_map"):
     def check(self) -> None:
         check_function("flat_map", "fn", self.fn, self.rng)
         if self.rng == "global":
-            raise ValueError('flat_map cannot seed the global generators around a generator; use rng=True, or map(rng="global")')
+            raise ValueError(
+                'flat_map cannot seed the global generators around a generator; use rng=True, or map(rng="global")'
+            )
 
     def bound(self) -> None:
         self._call = bind_call(self, self.live("fn"), self.rng, self.seed, fresh=True)

@@ -50,7 +50,9 @@ class Repeat(Node[X], verb="repeat"):
         if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, (int, float)) or not self.n >= 0):
             raise ValueError(f"repeat needs n >= 0 or None for without end, got n={self.n!r}")
         if self.n is not None and 0 < self.n < 1 and self.source.length(0, 1) is None:
-            raise ValueError(f"repeat({self.n}) needs a source of known length; {self.source!r} has none: use limit(...)")
+            raise ValueError(
+                f"repeat({self.n}) needs a source of known length; {self.source!r} has none: use limit(...)"
+            )
 
     def run(self) -> Iterator[tuple[X, Key]]:
         while self.n is None or self.done + 1 <= self.n:

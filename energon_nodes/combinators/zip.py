@@ -55,7 +55,9 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
             return
         longer = [0] if ended else [number for number in range(1, len(pairs)) if next(pairs[number], None) is not None]
         if longer:
-            raise ValueError(f"zip(strict=True): source {ended} ended before source {longer[0]}; use strict=False to stop there")
+            raise ValueError(
+                f"zip(strict=True): source {ended} ended before source {longer[0]}; use strict=False to stop there"
+            )
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
         return [source.restore(key) for source, key in zip(self.sources, keys, strict=False)]

@@ -107,12 +107,11 @@ class FatalSampleError(EnergonNodesError):
         >>> import energon_nodes as en
         >>> def broken(value):
         ...     raise FatalSampleError("the tokenizer is missing")
-        >>> next(en.items([1]).map(broken, on_error="skip"))
-        Traceback (most recent call last):
-        ...
-        energon_nodes.core.errors.FatalSampleError: the tokenizer is missing
-        at node Map(fn=broken)
-        restore key (0, 0)
+        >>> try:
+        ...     next(en.items([1]).map(broken, on_error="skip"))
+        ... except FatalSampleError as error:
+        ...     error, error.__notes__
+        (FatalSampleError('the tokenizer is missing'), ["at node Map(fn=broken, on_error='skip')", 'restore key (0, 0)'])
     """
 
 

@@ -6,45 +6,24 @@ passes, going on after errors, and the fluent verb come from here.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from inspect import isgeneratorfunction
+from collections.abc import Iterator, Sequence
 from math import isinf
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import Any, Self, TypeVar, cast
 
-from torchdata.nodes import BaseNode
-
-from energon_nodes.core import fields, graph
-from energon_nodes.core._verbs import Verbs
+from energon_nodes.core import graph
+from energon_nodes.core.description import Description, registered_nodes
 from energon_nodes.core.encoders import decode_value, encode_value
 from energon_nodes.core.errors import FatalSampleError, SkipSample, StateError, annotate
 from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context, ErrorPolicy
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from energon_nodes.core.verbs import add_verb
 
 __all__ = ["Node", "add_verb", "registered_nodes"]
 
 T = TypeVar("T", covariant=True)
 
-_RESERVED = frozenset({"epoch", "skipped", "failed", "fixed", "identity", "context"})
-_registry: dict[str, type[Node[Any]]] = {}
 
-
-def registered_nodes() -> dict[str, type[Node[Any]]]:
-    """Return all node classes by name, in the order of their definition.
-
-    Example:
-        >>> import energon_nodes as en
-        >>> registered_nodes()["Map"] is en.Map
-        True
-    """
-    return dict(_registry)
-
-
-@dataclass_transform(field_specifiers=(fields.state, fields.buffer, fields.tuning, fields.shared, fields.scratch))
-class Node(BaseNode[T], Verbs[T]):
+class Node(Description[T], abstract=True):
     """Serve as the base of all nodes: a stateful, resumable stream that others can be chained to.
 
     A subclass becomes a dataclass whose init fields are its configuration. A node is a
@@ -54,6 +33,7 @@ class Node(BaseNode[T], Verbs[T]):
     Example:
         >>> class Double(Node[int]):
         ...     source: Node[int]
+        ...
         ...     def run(self):
         ...         for value, key in self.source.pairs():
         ...             yield 2 * value, key
@@ -62,29 +42,7 @@ class Node(BaseNode[T], Verbs[T]):
         [2, 4]
     """
 
-    verb: ClassVar[str | None] = None
-    _config: ClassVar[tuple[dataclasses.Field[Any], ...]] = ()
-    _by_kind: ClassVar[dict[str, tuple[dataclasses.Field[Any], ...]]] = {}
-
-    def __init_subclass__(cls, verb: str | None = None, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _refuse_shadowing(cls)
-        if not isgeneratorfunction(cls.run) and "run" in cls.__dict__:
-            raise TypeError(f"{cls.__name__}.run must be a generator function: it yields pairs of value and restore key")
-        dataclasses.dataclass(eq=False, repr=False)(cls)
-        declared = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
-        cls._config = tuple(field for field in declared if field.init)
-        kinds = {fields.kind_of(field) for field in declared}
-        cls._by_kind = {kind: tuple(f for f in declared if fields.kind_of(f) == kind) for kind in kinds}
-        cls.verb = verb
-        _registry[cls.__name__] = cls
-        if verb is not None:
-            _add_class_verb(cls, verb)
-
     # ---- what a subclass writes -------------------------------------------------------------
-
-    def check(self) -> None:
-        """Validate the configuration at construction; raise ValueError with rule, value and way out."""
 
     def bound(self) -> None:
         """Prepare for a run: `self.context` and `self.identity` are set, the sources are bound."""
@@ -104,6 +62,7 @@ class Node(BaseNode[T], Verbs[T]):
             >>> squares.restore((0, 2))
             9
         """
+        self.bind()
         return self.restore_many([key])[0]
 
     def restore_many(self, keys: Sequence[Key]) -> list[T]:
@@ -193,7 +152,7 @@ class Node(BaseNode[T], Verbs[T]):
             >>> next(node), node.reset(state), next(node)
             ('2', None, '2')
         """
-        super().reset(initial_state)
+        self._begin_torchdata()
         self.bind()
         if initial_state is not None:
             graph.check_state(self, initial_state)
@@ -264,7 +223,9 @@ class Node(BaseNode[T], Verbs[T]):
         policy: ErrorPolicy = getattr(self, "on_error", None) or self.context.on_error
         annotate(error, repr(self), key, value)
         if isinstance(error, StopIteration):  # inside a generator it would pass for the end of the data
-            raise FatalSampleError(f"a function of {self!r} raised StopIteration; let it return or raise SkipSample") from error
+            raise FatalSampleError(
+                f"a function of {self!r} raised StopIteration; let it return or raise SkipSample"
+            ) from error
         if policy == "raise" or isinstance(error, FatalSampleError):
             raise error
         self.failed += 1
@@ -317,47 +278,7 @@ class Node(BaseNode[T], Verbs[T]):
         for source, part in zip(self.sources_of(), below, strict=True):
             source.load(part)
 
-    # ---- construction, clones, pickles -------------------------------------------------------
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self._start_fresh()
-        for field in self._config:
-            value = getattr(self, field.name)
-            if isinstance(value, Node):
-                setattr(self, field.name, cast("Node[Any]", value).clone())
-            elif isinstance(value, (tuple, list)) and any(isinstance(item, Node) for item in cast("Any", value)):
-                setattr(self, field.name, tuple(item.clone() for item in cast("tuple[Node[Any], ...]", value)))
-        self._find_sources()
-        self.check()
-
-    def sources_of(self) -> tuple[Node[Any], ...]:
-        """Return the nodes that this node pulls from, in the order of its fields."""
-        return self._sources
-
-    def clone(self) -> Self:
-        """Return an unstarted copy with the same configuration; immutable heavy parts are shared."""
-        return self._rebuilt({f.name: _cloned(getattr(self, f.name)) for f in self._config}, self._heavy())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        config = {field.name: getattr(self, field.name) for field in self._config}
-        return (_from_pickle, (type(self), config, self._heavy()))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.clone()
-
-    @classmethod
-    def _rebuilt(cls, config: dict[str, Any], heavy: dict[str, Any]) -> Self:
-        node = cls.__new__(cls)
-        BaseNode.__init__(node)
-        node.__dict__.update(config)
-        node.__dict__.update(heavy)
-        node._start_fresh()
-        node._find_sources()
-        return node
-
-    def _heavy(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in self._by_kind.get("shared", ())}
+    # ---- inside ------------------------------------------------------------------------------
 
     def _start_fresh(self) -> None:
         self.epoch = 0
@@ -373,20 +294,13 @@ class Node(BaseNode[T], Verbs[T]):
             setattr(self, field.name, field.default_factory())  # type: ignore[misc]
         self.clear()
 
-    def _find_sources(self) -> None:
-        found: list[Node[Any]] = []
-        for field in self._config:
-            value = getattr(self, field.name)
-            found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Node))
-        self._sources = tuple(found)
-
     def _clear_scratch(self) -> None:
         for field in self._by_kind.get("scratch", ()):
             setattr(self, field.name, field.default_factory())  # type: ignore[misc]
 
     def _running_root(self) -> Any:
         if not self._touched:
-            super().reset(None)
+            self._begin_torchdata()
             self.bind()
             self._touched = True
         self._ended = False
@@ -426,72 +340,3 @@ class Node(BaseNode[T], Verbs[T]):
                 n0 --> n1
         """
         return graph.diagram(self)
-
-
-def _cloned(value: Any) -> Any:
-    if isinstance(value, Node):
-        return cast("Node[Any]", value).clone()
-    if isinstance(value, tuple) and any(isinstance(item, Node) for item in cast("tuple[Any, ...]", value)):
-        return tuple(item.clone() for item in cast("tuple[Node[Any], ...]", value))
-    return value
-
-
-def _from_pickle(cls: type[Node[Any]], config: dict[str, Any], heavy: dict[str, Any]) -> Node[Any]:
-    return cls._rebuilt(config, heavy)  # pyright: ignore[reportPrivateUsage]
-
-
-def _refuse_shadowing(cls: type[Node[Any]]) -> None:
-    """Refuse fields named like a verb or a method: the method would become the field's default."""
-    for name in cls.__dict__.get("__annotations__", {}):
-        if name in _RESERVED:
-            raise TypeError(f"a node's field may not be named {name!r}, which every node has; rename {cls.__name__}.{name}")
-        for base in cls.__mro__[1:]:
-            taken = base.__dict__.get(name)
-            if callable(taken) or isinstance(taken, property):
-                raise TypeError(
-                    f"a node's field may not be named like a verb or a method of Node: {cls.__name__}.{name} "
-                    f"would get {base.__name__}.{name} as its default; choose another name"
-                )
-
-
-def _add_class_verb(cls: type[Node[Any]], verb: str) -> None:
-    taken = getattr(Verbs, verb, None) or getattr(BaseNode, verb, None)
-    if taken is not None and getattr(taken, "made_for", cls.__qualname__) != cls.__qualname__:
-        raise TypeError(f"the verb {verb!r} of {cls.__name__} exists already; choose another name")
-    several = cls._config[0].name == "sources"  # pyright: ignore[reportPrivateUsage]
-
-    def method(self: Node[Any], *args: Any, **kwargs: Any) -> Node[Any]:
-        build = cast("Callable[..., Node[Any]]", cls)
-        return build((self, *args), **kwargs) if several else build(self, *args, **kwargs)
-
-    method.__name__ = verb
-    method.__qualname__ = f"Verbs.{verb}"
-    method.__doc__ = cls.__doc__
-    method.made_for = cls.__qualname__  # type: ignore[attr-defined]
-    setattr(Verbs, verb, method)
-
-
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def add_verb(function: F) -> F:
-    """Make a function of a node a method of all nodes, under its own name.
-
-    For verbs that are compositions of others, and for what stands above nodes, such as loaders.
-
-    Example:
-        >>> import energon_nodes as en
-        >>> @add_verb
-        ... def every_other(source):
-        ...     return source.batch(2).map(lambda pair: pair[0])
-        >>> list(en.items(range(5)).every_other())
-        [0, 2, 4]
-    """
-    name = function.__name__
-    taken = getattr(Verbs, name, None) or getattr(Node, name, None)
-    if taken is not None and getattr(taken, "__qualname__", "") != function.__qualname__:
-        raise TypeError(f"the verb {name!r} exists already; choose another name")
-    setattr(Verbs, name, function)
-    return function

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from energon_nodes.core.randomness import fold
 
-__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "part_of", "turns_of"]
+__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "turns_of"]
 
 ErrorPolicy = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 """What happens to an element that fails: raise, skip, or call `(error, key)` and skip if it returns."""
@@ -46,6 +46,21 @@ class Context:
     streams: int = 1
     on_error: ErrorPolicy = "raise"
     tolerance: int = 100
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stream < self.streams:
+            raise ValueError(
+                f"a stream has a number from 0 to streams-1, got stream={self.stream}, streams={self.streams}"
+            )
+        if self.tolerance < 0:
+            raise ValueError(f"a run needs tolerance >= 0, got tolerance={self.tolerance}")
+        check_policy("a run", self.on_error)
+
+
+def check_policy(node: str, policy: object, name: str = "on_error") -> None:
+    """Raise a ValueError unless `policy` is an error policy, or None for that of the run."""
+    if policy not in (None, "raise", "skip") and not callable(policy):
+        raise ValueError(f'{node} needs {name}="raise", "skip" or a callable(error, key), got {policy!r}')
 
 
 class Permutation:

@@ -1,0 +1,138 @@
+"""How verbs come to stand on every node: written once, on a class or as a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from torchdata.nodes import BaseNode
+
+from energon_nodes.core._verbs import Verbs
+
+if TYPE_CHECKING:
+    from energon_nodes.core.description import Description
+
+__all__ = ["RESERVED", "add_class_verb", "add_verb", "class_verbs", "function_verbs", "refuse_shadowing", "reserve"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RESERVED = frozenset({"epoch", "skipped", "failed", "fixed", "identity", "context", "verb"})
+"""Attributes that every node has; no field may take their names."""
+
+_classes: dict[str, type[Any]] = {}
+_functions: dict[str, Callable[..., Any]] = {}
+_owners: dict[str, str] = {}  # the class or function of each verb
+_reserved: dict[str, str] = dict.fromkeys(RESERVED, "Node")
+
+
+def class_verbs() -> dict[str, type[Any]]:
+    """Return the node classes that were registered with `verb=`, by verb."""
+    return dict(_classes)
+
+
+def function_verbs() -> dict[str, Callable[..., Any]]:
+    """Return the functions that became verbs, by name."""
+    return dict(_functions)
+
+
+def add_class_verb(cls: type[Description[Any]], verb: str) -> None:
+    """Add a method that builds a node of this class on another node.
+
+    Raises:
+        TypeError: If the name is taken, or the class has no field to build on.
+    """
+    owner = f"{cls.__module__}.{cls.__qualname__}"
+    _refuse_taken(verb, owner)
+    first = cls._config[0].name if cls._config else None  # pyright: ignore[reportPrivateUsage]
+    if first not in ("source", "sources"):
+        raise TypeError(
+            f"the verb {verb!r} needs a node whose first field is `source` or `sources`; {cls.__name__} has none"
+        )
+    several = first == "sources"
+    build = cast("Callable[..., Any]", cls)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return build((self, *args), **kwargs) if several else build(self, *args, **kwargs)
+
+    method.__name__ = verb
+    method.__qualname__ = f"Verbs.{verb}"
+    method.__doc__ = cls.__doc__
+    method.__dict__["__signature__"] = _signature(cls, several)
+    _attach(verb, method, owner)
+    _classes[verb] = cls
+
+
+def add_verb(function: F) -> F:
+    """Make a function of a node a method of all nodes, under its own name.
+
+    For verbs that are compositions of others, and for what stands above nodes, such as loaders.
+
+    Args:
+        function: Its first parameter is the node.
+
+    Returns:
+        The function, so that it can be used as a decorator.
+
+    Raises:
+        TypeError: If every node has a method of that name already.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> @add_verb
+        ... def every_other(source):
+        ...     return source.batch(2).map(lambda pair: pair[0])
+        >>> list(en.items(range(5)).every_other())
+        [0, 2, 4]
+    """
+    owner = f"{function.__module__}.{function.__qualname__}"
+    _refuse_taken(function.__name__, owner)
+    _attach(function.__name__, function, owner)
+    _functions[function.__name__] = function
+    return function
+
+
+def refuse_shadowing(cls: type[Any]) -> None:
+    """Refuse fields named like a verb or a method: the method would become the field's default."""
+    for name in inspect.get_annotations(cls):
+        if name in RESERVED:
+            raise TypeError(
+                f"a node's field may not be named {name!r}, which every node has; rename {cls.__name__}.{name}"
+            )
+        for base in cls.__mro__[1:]:
+            taken = base.__dict__.get(name)
+            if callable(taken) or isinstance(taken, (property, classmethod, staticmethod)):
+                raise TypeError(
+                    f"a node's field may not be named like a verb or a method of Node: {cls.__name__}.{name} "
+                    f"would get {base.__name__}.{name} as its default; choose another name"
+                )
+
+
+def reserve(cls: type[Any]) -> None:
+    """Keep the names of a base class of nodes from becoming verbs: its own method would hide the verb."""
+    _reserved.update(dict.fromkeys(vars(cls), cls.__name__))
+
+
+def _attach(verb: str, method: Callable[..., Any], owner: str) -> None:
+    setattr(Verbs, verb, method)
+    _owners[verb] = owner
+    _classes.pop(verb, None)
+    _functions.pop(verb, None)
+
+
+def _refuse_taken(verb: str, owner: str) -> None:
+    """Refuse a name that nodes have already; defining the same verb again (a module reloaded) is no clash."""
+    by = _owners.get(verb) or _reserved.get(verb) or ("torchdata's BaseNode" if hasattr(BaseNode, verb) else None)
+    if by is not None and by != owner:
+        raise TypeError(f"the verb {verb!r} of {owner} exists already, from {by}; choose another name")
+
+
+def _signature(cls: type[Any], several: bool) -> inspect.Signature:
+    """Return the signature of the verb, for `help` and editors: that of the class with the first field replaced."""
+    built = inspect.signature(cls)
+    rest = list(built.parameters.values())[1:]
+    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+    if several:
+        own.append(inspect.Parameter("sources", inspect.Parameter.VAR_POSITIONAL))
+        rest = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in rest]
+    return built.replace(parameters=[*own, *rest])
