@@ -1,0 +1,3 @@
+"""Benchmarks are run by `run.py`, in an environment with all peers; pytest collects nothing here."""
+
+collect_ignore_glob = ["*.py"]

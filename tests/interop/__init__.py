@@ -1,0 +1,1 @@
+"""Tests beside the real Megatron-Energon."""
