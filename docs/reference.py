@@ -1,7 +1,7 @@
 """Sphinx extension: write a reference page for each area of the package, from the package itself.
 
-A public name is one that `energon_nodes.__all__` or `energon_nodes.testing.__all__` lists. Its area is the folder that
-defines it. So a new public name has its place without anyone writing it down.
+A public name is one that `energon_nodes.__all__` or `energon_nodes.testing.__all__` lists, or a verb. Its area is the
+folder that defines it. So a new public name has its place without anyone writing it down.
 """
 
 import importlib
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import verb_table
 from sphinx.application import Sphinx
 
 import energon_nodes
@@ -61,16 +62,6 @@ def entry(module: ModuleType, name: str) -> list[str]:
     return [f".. autodata:: {path}", ""]
 
 
-def verbs_table() -> list[str]:
-    """Return a Markdown table of the verbs, with the first line of what each does."""
-    rows = ["| verb | node | what it does |", "|---|---|---|"]
-    for name, node in sorted(energon_nodes.registered_nodes().items(), key=lambda item: item[1].verb or ""):
-        if node.verb and node.__module__.startswith("energon_nodes."):
-            first_line = inspect.getdoc(node).partition("\n")[0]
-            rows.append(f"| `{node.verb}` | {{class}}`energon_nodes.{name}` | {first_line} |")
-    return [*rows, ""]
-
-
 def pages() -> dict[str, str]:
     """Return the text of each reference page by its name."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -78,13 +69,16 @@ def pages() -> dict[str, str]:
         for name in module.__all__:
             if not inspect.ismodule(getattr(module, name)):
                 found[area_of(module, name)] += entry(module, name)
+    for verb, function in verb_table.verbs().items():  # some verbs are functions, and no names of the package
+        if not inspect.isclass(function) and not hasattr(energon_nodes, verb):
+            found[function.__module__.split(".")[1]] += [f".. autofunction:: {function.__module__}.{verb}", ""]
     unknown = sorted(set(found) - set(AREAS))
     if unknown:
         raise ValueError(f"docs/reference.py has no title for the areas {unknown}; add them to AREAS")
     areas = [area for area in AREAS if area in found]
     result = {"index": "\n".join(["# Reference", "", "```{toctree}", ":maxdepth: 1", "", *areas, "```", ""])}
     for area in areas:
-        table = verbs_table() if area == "combinators" else []
+        table = [verb_table.table(), ""] if area == "combinators" else []
         intro = inspect.getdoc(importlib.import_module(f"energon_nodes.{area}")) or ""
         body = ["```{eval-rst}", *found[area], "```", ""]
         result[area] = "\n".join([f"# {AREAS[area]}", "", intro, "", *table, *body])
@@ -101,7 +95,27 @@ def write_pages(app: Sphinx) -> None:
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 
+def tables_to_rst(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Turn the Markdown tables of a docstring, which read well in the source, into what autodoc reads."""
+    result: list[str] = []
+    in_table = False
+    for line in lines:
+        text = line.strip()
+        if not text.startswith("|"):
+            in_table = False
+            result.append(line)
+        elif not set(text) <= set("|-"):  # the rule under the heads has no content
+            indent = line[: len(line) - len(line.lstrip())]
+            if not in_table:
+                result += [f"{indent}.. list-table::", f"{indent}   :header-rows: 1", ""]
+                in_table = True
+            for number, cell in enumerate(text.strip("|").split("|")):
+                result.append(f"{indent}   {'  -' if number else '* -'} {cell.strip()}")
+    lines[:] = result
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the hook."""
+    """Register the hooks."""
     app.connect("builder-inited", write_pages)
+    app.connect("autodoc-process-docstring", tables_to_rst)
     return {"parallel_read_safe": True}
