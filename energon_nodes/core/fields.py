@@ -1,10 +1,13 @@
-"""The kinds of fields a node declares besides its plain configuration."""
+"""The kinds of fields a node declares besides its plain configuration.
+
+The parameter `init`, False in all but one, tells type checkers that a field is no argument of the class.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["buffer", "kind_of", "scratch", "shared", "state", "tuning"]
 
@@ -21,7 +24,7 @@ def kind_of(field: dataclasses.Field[Any]) -> str:
     return field.metadata.get(_KIND, "config")
 
 
-def state(kind: Callable[[], Any] = int, *, per_pass: bool = True) -> Any:
+def state(kind: Callable[[], Any] = int, *, per_pass: bool = True, init: Literal[False] = False) -> Any:
     """Declare a field that is saved as it is: an int, float, str, bytes, bool, or lists and dicts of them.
 
     Args:
@@ -43,10 +46,10 @@ def state(kind: Callable[[], Any] = int, *, per_pass: bool = True) -> Any:
         >>> list(First(en.items([3, 4])))
         [3]
     """
-    return _declare("state", init=False, repr=False, default_factory=kind, metadata={"per_pass": per_pass})
+    return _declare("state", init=init, repr=False, default_factory=kind, metadata={"per_pass": per_pass})
 
 
-def buffer(*, lazy: bool = False, columns: bool = False) -> Any:
+def buffer(*, lazy: bool = False, columns: bool = False, init: Literal[False] = False) -> Any:
     """Declare a buffer of pairs: elements that were pulled and not delivered yet.
 
     Its state is the restore keys of its pairs, never the values.
@@ -58,7 +61,7 @@ def buffer(*, lazy: bool = False, columns: bool = False) -> Any:
             is then taken in some microseconds.
     """
     options = {"lazy": lazy, "columns": columns}
-    return _declare("buffer", init=False, repr=False, default=None, metadata=options)
+    return _declare("buffer", init=init, repr=False, default=None, metadata=options)
 
 
 def tuning(default: Any = dataclasses.MISSING) -> Any:
@@ -66,11 +69,11 @@ def tuning(default: Any = dataclasses.MISSING) -> Any:
     return _declare("tuning", default=default)
 
 
-def shared(default: Any = None) -> Any:
+def shared(default: Any = None, *, init: Literal[False] = False) -> Any:
     """Declare an immutable heavy part, such as an index: made in `check`, shared by clones, part of pickles."""
-    return _declare("shared", init=False, repr=False, default=default)
+    return _declare("shared", init=init, repr=False, default=default)
 
 
-def scratch(kind: Callable[[], Any]) -> Any:
+def scratch(kind: Callable[[], Any], *, init: Literal[False] = False) -> Any:
     """Declare a run-time object, such as a queue of futures: never saved, made anew for each pass and load."""
-    return _declare("scratch", init=False, repr=False, default_factory=kind)
+    return _declare("scratch", init=init, repr=False, default_factory=kind)
