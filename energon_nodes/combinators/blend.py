@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from itertools import accumulate
 from math import inf, isfinite
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from energon_nodes.combinators.concat import restore_branches, total_length
 from energon_nodes.core.fields import state

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
+from energon_nodes.core.errors import SampleError, shown_key
 from energon_nodes.core.fields import buffer, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
@@ -98,6 +99,7 @@ class FlatMap(Node[Y], verb="flat_map"):
         streak = 0
         while True:
             if not parent:
+                self.position = 0  # also when a parent could not be rebuilt
                 parent.extend(islice(pairs, 1))
                 if not parent:
                     return
@@ -120,9 +122,21 @@ class FlatMap(Node[Y], verb="flat_map"):
         return self.fail(error, key, value, streak)
 
     def restore_many(self, keys: Sequence[Key]) -> list[Y]:
-        parents = list(dict.fromkeys(key[:-1] for key in keys))
-        results = dict(zip(parents, self.source.restore_many(parents), strict=True))
-        return [next(islice(self._call(results[key[:-1]], key[:-1]), key[-1], None)) for key in keys]
+        wanted: dict[Key, set[int]] = {}
+        for *parent, position in keys:
+            wanted.setdefault(tuple(parent), set()).add(position)
+        found: dict[Key, Y] = {}
+        for (parent, positions), value in zip(wanted.items(), self.source.restore_many(list(wanted)), strict=True):
+            for position, item in enumerate(islice(self._call(value, parent), max(positions) + 1)):
+                if position in positions:
+                    found[*parent, position] = item
+        for key in keys:
+            if key not in found:
+                raise SampleError(
+                    f"{self!r} gave element {key[-1]} for the restore key {shown_key(key[:-1])} before, and fewer now: "
+                    "the data has changed, or its function is not pure"
+                )
+        return [found[key] for key in keys]
 
     def restorable(self, name: str = "") -> bool:
         return self.source.restorable() and (bool(name) or is_pure(self.fn, self.pure))

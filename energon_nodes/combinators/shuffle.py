@@ -13,7 +13,7 @@ from energon_nodes.combinators.calls import check_size
 from energon_nodes.core.fields import buffer, state
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import BLOCK, Draws
-from energon_nodes.core.restore import LAZY, ColumnBuffer, Key
+from energon_nodes.core.restore import DROPPED, LAZY, ColumnBuffer, Key
 
 __all__ = ["Shuffle"]
 
@@ -77,15 +77,22 @@ class Shuffle(Node[X], verb="shuffle"):
         Returns:
             Whether the source ended.
         """
-        held, start = self.held, self.drawn
-        # `zip` must ask for a number before it pulls: the other way round it loses an element.
-        for number, pair in zip(block, pairs):  # noqa: B905
-            if held.lazy and (self.drawn - start) % _AHEAD == 0:
-                held.rebuild(self._rebuild, block[self.drawn - start :][:_AHEAD])
-            old = held.swap(number, pair)
-            self.drawn += 1
-            yield old
-        return self.drawn - start < len(block)
+        held = self.held
+        for first in range(0, len(block), _AHEAD):
+            numbers = block[first : first + _AHEAD]
+            held.rebuild(self._rebuild, numbers)  # before the pull: it can fail
+            start = self.drawn
+            # `zip` must ask for a number before it pulls: the other way round it loses an element.
+            for number, pair in zip(numbers, pairs):  # noqa: B905
+                old = held.swap(number, pair)
+                self.drawn += 1
+                if old[0] is DROPPED:
+                    self.failed += 1
+                else:
+                    yield old
+            if self.drawn - start < len(numbers):
+                return True
+        return False
 
     def _swap_flat(self, block: list[int], pairs: Iterator[tuple[X, Key]]) -> Generator[tuple[X, Key], None, bool]:
         """Do what `_swap` does, for the keys of shard sources: two integers, in two columns."""
@@ -114,7 +121,10 @@ class Shuffle(Node[X], verb="shuffle"):
                 held.rebuild(self._rebuild, self._next_drained(draws))
             old = held.remove(number)
             self.drawn += 1
-            yield old
+            if old[0] is DROPPED:
+                self.failed += 1
+            else:
+                yield old
 
     def _next_drained(self, draws: Draws) -> list[int]:
         """Return the positions of the next elements that `_drain` will remove."""
@@ -128,7 +138,7 @@ class Shuffle(Node[X], verb="shuffle"):
         return positions
 
     def _rebuild(self, keys: Sequence[Key]) -> Sequence[X]:
-        return self.rebuild("held", keys)
+        return self.rebuilt("held", keys)
 
     def draws_random(self) -> bool:
         return self.size > 1

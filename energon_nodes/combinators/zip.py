@@ -39,28 +39,36 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
 
     def run(self) -> Iterator[tuple[tuple[Any, ...], Key]]:
         pairs, row = [source.pairs() for source in self.sources], self.row
+        sides = range(len(pairs))
         while True:
-            for side in pairs[len(row) :]:
-                before = len(row)
-                row.extend(islice(side, 1))
-                if len(row) == before:
-                    self._check_all_ended(before, pairs)
+            missing = [side for side in sides if all(key[0] != side for _, key in row)] if row else sides
+            for side in missing:
+                for value, key in islice(pairs[side], 1):
+                    row.append((value, (side, key)))
+                    break
+                else:
+                    self._check_all_ended(side, pairs)
                     return
-            values, keys = tuple([value for value, _ in row]), tuple([key for _, key in row])
+            if len(missing) < len(sides):
+                row.sort(key=lambda pair: pair[1][0])
+            values, keys = tuple([value for value, _ in row]), tuple([key for _, (_, key) in row])
             row.clear()
             yield values, keys
 
     def _check_all_ended(self, ended: int, pairs: list[Iterator[Any]]) -> None:
         if not self.strict:
             return
-        longer = [0] if ended else [number for number in range(1, len(pairs)) if next(pairs[number], None) is not None]
+        held = [key[0] for _, key in self.row]
+        longer = held or [
+            side for side in range(len(pairs)) if side != ended and any(True for _ in islice(pairs[side], 1))
+        ]
         if longer:
             raise ValueError(
                 f"zip(strict=True): source {ended} ended before source {longer[0]}; use strict=False to stop there"
             )
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
-        return [source.restore(key) for source, key in zip(self.sources, keys, strict=False)]
+        return [value for side, key in keys for value in self.sources[side].restore_many([key])]
 
     def restore_many(self, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
         sides = [source.restore_many([key[side] for key in keys]) for side, source in enumerate(self.sources)]

@@ -1,1 +1,1 @@
-
+"""The node contract, and what every node stands on: keys, randomness, shares, errors."""

@@ -9,6 +9,7 @@ __all__ = [
     "DecodeError",
     "EnergonNodesError",
     "FatalSampleError",
+    "RestoreError",
     "SampleError",
     "ShardError",
     "SkipSample",
@@ -16,6 +17,7 @@ __all__ = [
     "TrustError",
     "WorkerError",
     "annotate",
+    "shown_key",
 ]
 
 
@@ -79,6 +81,44 @@ class StateError(EnergonNodesError, ValueError):
     """
 
 
+class RestoreError(EnergonNodesError):
+    """Report an element of a buffer that could not be rebuilt from its restore key after a resume.
+
+    Args:
+        message: What happened, where, and the way out.
+        node: The node whose buffer held the element, as its one-line description.
+        key: The restore key of the element.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> broken = []
+        >>> def check(value):
+        ...     if value in broken:
+        ...         raise ValueError(f"{value} is broken")
+        ...     return value
+        >>> pipeline = en.items(range(4)).map(check).shuffle(4)
+        >>> first = next(pipeline)
+        >>> state = pipeline.state_dict()
+        >>> broken += [0, 1, 2, 3]
+        >>> pipeline.reset(state)
+        >>> try:
+        ...     next(pipeline)
+        ... except RestoreError as error:
+        ...     error.node, error.cause.args[0].endswith("is broken")
+        ('Shuffle(size=4)', True)
+    """
+
+    def __init__(self, message: str, *, node: str = "", key: object = None) -> None:
+        super().__init__(message)
+        self.node = node
+        self.key = key
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What the source or a user function raised."""
+        return self.__cause__
+
+
 class TrustError(EnergonNodesError, PermissionError):
     """Refuse to run code that lies beside or inside the data; `trust=True` allows it.
 
@@ -110,12 +150,12 @@ class FatalSampleError(EnergonNodesError):
         >>> try:
         ...     next(en.items([1]).map(broken, on_error="skip"))
         ... except FatalSampleError as error:
-        ...     error, error.__notes__
-        (FatalSampleError('the tokenizer is missing'), ["at node Map(fn=broken, on_error='skip')", 'restore key (0, 0)'])
+        ...     print(error, error.__notes__)
+        the tokenizer is missing ["at node Map(fn=broken, on_error='skip')", 'restore key (0, 0)']
     """
 
 
-class SkipSample(Exception):  # noqa: N818 - it is a request, as StopIteration is
+class SkipSample(Exception):  # a request, as StopIteration is
     """Drop the current element: user functions raise it, no error policy is asked.
 
     Example:
@@ -149,8 +189,7 @@ def annotate(error: BaseException, place: str, key: object, value: object) -> No
     error.add_note(f"at node {place}")
     parts: list[str] = []
     if key is not None:
-        shown = repr(key)
-        parts.append(f"restore key {shown if len(shown) <= 300 else shown[:297] + '...'}")
+        parts.append(f"restore key {shown_key(key)}")
     sample = _sample_of(value)
     if sample is not None:
         parts.append(f"sample {sample['__key__']!r}" + _where(sample))
@@ -162,12 +201,18 @@ def annotate(error: BaseException, place: str, key: object, value: object) -> No
         pass
 
 
+def shown_key(key: object) -> str:
+    """Return a restore key as text of a bearable length."""
+    text = repr(key)
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
 def _sample_of(value: object) -> dict[str, Any] | None:
     if isinstance(value, dict):
         sample = cast("dict[str, Any]", value)
         return sample if "__key__" in sample else None
     if hasattr(value, "__key__"):
-        return {"__key__": getattr(value, "__key__"), "__shard__": getattr(value, "__shard__", None)}
+        return {"__key__": value.__key__, "__shard__": getattr(value, "__shard__", None)}
     return None
 
 

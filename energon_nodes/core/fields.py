@@ -1,7 +1,4 @@
-"""The kinds of fields a node declares besides its plain configuration.
-
-The parameter `init`, False in all but one, tells type checkers that a field is no argument of the class.
-"""
+"""The kinds of fields a node declares besides its plain configuration."""
 
 from __future__ import annotations
 
@@ -30,12 +27,14 @@ def state(kind: Callable[[], Any] = int, *, per_pass: bool = True, init: Literal
     Args:
         kind: Makes the value before the first element, e.g. `int` for 0.
         per_pass: Whether the next pass begins with a fresh value.
+        init: Tells type checkers that the field is no argument of the class; leave it.
 
     Example:
         >>> from energon_nodes.core.node import Node
         >>> class First(Node[int]):
         ...     source: Node[int]
         ...     taken: int = state(int)
+        ...
         ...     def run(self):
         ...         for pair in self.source.pairs():
         ...             if self.taken:
@@ -59,6 +58,7 @@ def buffer(*, lazy: bool = False, columns: bool = False, init: Literal[False] = 
             Otherwise they are rebuilt together before `run` is entered.
         columns: Keep flat integer keys in columns, for large buffers: the state of 10,000 elements
             is then taken in some microseconds.
+        init: Tells type checkers that the field is no argument of the class; leave it.
     """
     options = {"lazy": lazy, "columns": columns}
     return _declare("buffer", init=init, repr=False, default=None, metadata=options)

@@ -14,7 +14,21 @@ from energon_nodes.core.share import Context
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["FORMAT", "buffers_of", "check_graph", "check_state", "copy_plain", "diagram", "explain", "is_stateful", "place", "settings", "signature", "state_of", "walk"]
+__all__ = [
+    "FORMAT",
+    "buffers_of",
+    "check_graph",
+    "check_state",
+    "copy_plain",
+    "diagram",
+    "explain",
+    "is_stateful",
+    "place",
+    "settings",
+    "signature",
+    "state_of",
+    "walk",
+]
 
 FORMAT = 1
 """The version of the state format; a change of it needs a new golden file."""
@@ -84,7 +98,9 @@ def check_state(node: Node[Any], state: Any) -> None:
     context = node.context
     for name in ("seed", "stream", "streams"):
         if state[name] != getattr(context, name):
-            raise StateError(f"the checkpoint was saved with {name}={state[name]}, this run has {getattr(context, name)}")
+            raise StateError(
+                f"the checkpoint was saved with {name}={state[name]}, this run has {getattr(context, name)}"
+            )
 
 
 def check_format(version: Any) -> None:

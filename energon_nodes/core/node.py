@@ -7,14 +7,15 @@ passes, going on after errors, and the fluent verb come from here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import isinf
 from typing import Any, Self, TypeVar, cast
 
 from energon_nodes.core import graph
 from energon_nodes.core.description import Description, registered_nodes
 from energon_nodes.core.encoders import decode_value, encode_value
-from energon_nodes.core.errors import FatalSampleError, SkipSample, StateError, annotate
-from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
+from energon_nodes.core.errors import FatalSampleError, RestoreError, SkipSample, StateError, annotate, shown_key
+from energon_nodes.core.restore import DROPPED, Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context, ErrorPolicy
 from energon_nodes.core.verbs import add_verb
 
@@ -238,6 +239,37 @@ class Node(Description[T], abstract=True):
             policy(error, key)
         return streak + 1
 
+    def rebuilt(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
+        """Rebuild elements of the buffer field `name`; what fails is treated as `on_restore_error` says.
+
+        Returns:
+            The values, `DROPPED` for those to leave out; the node counts them in `failed` when it does.
+
+        Raises:
+            RestoreError: If an element cannot be rebuilt, and is not to be skipped.
+        """
+        try:
+            return self.rebuild(name, keys)
+        except (FatalSampleError, NotImplementedError):
+            raise
+        except Exception as error:
+            if len(keys) > 1:  # which of them?
+                return [value for key in keys for value in self.rebuilt(name, [key])]
+            problem = RestoreError(
+                f"the element with restore key {shown_key(keys[0])}, in the buffer of {self!r}, could not be rebuilt "
+                f"after a resume: {type(error).__name__}: {error}. Functions before a buffer must give the same again "
+                'for the same input (or be marked pure=False); on_restore_error="skip" drops such elements',
+                node=repr(self),
+                key=keys[0],
+            )
+            policy = self.context.on_restore_error
+            if policy == "raise":
+                raise problem from error
+            if callable(policy):
+                problem.__cause__ = error
+                policy(problem, keys[0])
+            return [DROPPED]
+
     def live(self, name: str) -> Any:
         """Return the callable in the configuration field `name`; one that has a state is this stream's own copy."""
         return self._live.get(name, getattr(self, name))
@@ -311,7 +343,10 @@ class Node(Description[T], abstract=True):
             self.bind()
         for field in self._by_kind.get("buffer", ()):
             if not field.metadata["lazy"]:
-                getattr(self, field.name).rebuild(lambda keys, name=field.name: self.rebuild(name, keys))
+                held: Buffer | ColumnBuffer = getattr(self, field.name)
+                before = len(held)
+                held.rebuild(partial(self.rebuilt, field.name))
+                self.failed += before - len(held)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(graph.settings(self))})"

@@ -15,31 +15,45 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.core.encoders import decode_value, encode_value
+from energon_nodes.core.encoders import decode_value, encode_value, register_encoder
 from energon_nodes.core.errors import StateError
 
-__all__ = ["LAZY", "Buffer", "ColumnBuffer", "Key", "Pair", "Rebuild"]
+__all__ = ["DROPPED", "LAZY", "Buffer", "ColumnBuffer", "Key", "Pair", "Rebuild"]
 
 Key: TypeAlias = tuple[Any, ...]
 X = TypeVar("X")
 Pair: TypeAlias = tuple[X, Key]
 
 
-class _Lazy:
-    """The type of `LAZY`, one object in each process."""
+class _Mark:
+    """The type of `LAZY` and `DROPPED`, of which each process has one object."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "LAZY"
+        return self._name
+
+    def __reduce__(self) -> str:
+        return self._name
 
 
-LAZY: Final[Any] = _Lazy()
+LAZY: Final[Any] = _Mark("LAZY")
 """Stands for a value that was not rebuilt yet."""
+
+DROPPED: Final[Any] = _Mark("DROPPED")
+"""Stands for a value that could not be rebuilt and is to be left out."""
+
+# A buffer that saves values may hold elements that came in as keys, from a checkpoint taken when they were restorable.
+register_encoder(_Mark, "lazy", lambda mark: None, lambda encoded: LAZY)
 
 
 class Rebuild(Protocol):
-    """Rebuild elements from their restore keys, as `Node.restore_many` does."""
+    """Rebuild elements from their restore keys, as `Node.rebuilt` does."""
 
-    def __call__(self, keys: Sequence[Key]) -> Sequence[Any]: ...
+    def __call__(self, keys: Sequence[Key]) -> Sequence[Any]:
+        """Return the values of `keys`, in their order; `DROPPED` for those to leave out."""
+        ...
 
 
 class Buffer(list[tuple[Any, Key]]):
@@ -70,12 +84,13 @@ class Buffer(list[tuple[Any, Key]]):
         return cls(zip(_decode_values(snapshot, len(keys)), keys, strict=True))
 
     def rebuild(self, rebuild: Rebuild) -> None:
-        """Rebuild all lazy values at once."""
+        """Rebuild all lazy values at once; those that give `DROPPED` leave the buffer."""
         where = [number for number, (value, _) in enumerate(self) if value is LAZY]
         if where:
             keys = [self[number][1] for number in where]
             for number, key, value in zip(where, keys, rebuild(keys), strict=True):
                 self[number] = (value, key)
+            self[:] = [pair for pair in self if pair[0] is not DROPPED]
 
 
 class ColumnBuffer:
@@ -130,6 +145,7 @@ class ColumnBuffer:
         if self.columns is None:
             self.keys[number] = pair[1]
         self.values[number] = pair[0]
+        self.lazy -= old[0] is DROPPED
         return old
 
     def remove(self, number: int) -> tuple[Any, Key]:
@@ -140,6 +156,7 @@ class ColumnBuffer:
         for column in [self.keys] if self.columns is None else self.columns:
             column[number] = column[-1]  # type: ignore[assignment]
             del column[-1]
+        self.lazy -= old[0] is DROPPED
         return old
 
     def use_list(self) -> None:
@@ -166,7 +183,11 @@ class ColumnBuffer:
         return result
 
     def rebuild(self, rebuild: Rebuild, numbers: Iterable[int] | None = None) -> None:
-        """Rebuild the lazy values among `numbers` (default: all) at once."""
+        """Rebuild the lazy values among `numbers` (default: all) at once.
+
+        Values that give `DROPPED` leave the buffer if all are rebuilt. Among `numbers` they keep their
+        places and count as lazy until they are taken out, since the numbers of the others must not change.
+        """
         if not self.lazy:
             return
         values = self.values
@@ -175,7 +196,11 @@ class ColumnBuffer:
         if where:
             for number, value in zip(where, rebuild([self.key(number) for number in where]), strict=True):
                 values[number] = value
-            self.lazy -= len(where)
+                self.lazy -= value is not DROPPED
+        if numbers is None and self.lazy:
+            kept = [pair for pair in self if pair[0] is not DROPPED]
+            self.values, self.columns, self.keys, self.lazy = [], [], [], 0
+            self.extend(kept)
 
     def _append_flat(self, key: Key) -> bool:
         columns = cast("list[array[int]]", self.columns)

@@ -35,6 +35,8 @@ class Context:
         streams: The number of logical streams that the data is split into.
         on_error: The policy for nodes that have none of their own.
         tolerance: How many elements in a row may be skipped for errors at one node.
+        on_restore_error: What happens to an element of a buffer that cannot be rebuilt after a resume:
+            "raise", "skip" (it is dropped and counted), or `callable(error, key)`, skip if it returns.
 
     Example:
         >>> Context(stream=1, streams=4).streams
@@ -46,6 +48,7 @@ class Context:
     streams: int = 1
     on_error: ErrorPolicy = "raise"
     tolerance: int = 100
+    on_restore_error: ErrorPolicy = "raise"
 
     def __post_init__(self) -> None:
         if not 0 <= self.stream < self.streams:
@@ -55,6 +58,7 @@ class Context:
         if self.tolerance < 0:
             raise ValueError(f"a run needs tolerance >= 0, got tolerance={self.tolerance}")
         check_policy("a run", self.on_error)
+        check_policy("a run", self.on_restore_error, "on_restore_error")
 
 
 def check_policy(node: str, policy: object, name: str = "on_error") -> None:

@@ -1,1 +1,1 @@
-
+"""Nodes that streams begin with."""
