@@ -64,9 +64,10 @@ class Results:
         """Return whether all of `names` were measured."""
         return all(name not in self.failures for name in names)
 
-    def reason(self, *names: str) -> str:
-        """Return why the first of `names` that did not run did not."""
-        return next((f"{name}: {self.failures[name]}" for name in names if name in self.failures), "")
+    def reason(self, label: str, names: Sequence[str]) -> str:
+        """Return why the first of `names` that did not run did not; it is named if the row has another label."""
+        name = next(name for name in names if name in self.failures)
+        return self.failures[name] if label == name else f"{name}: {self.failures[name]}"
 
     def median(self, name: str, figure: str) -> float:
         """Return the median of a figure over the rounds."""
@@ -78,7 +79,7 @@ class Results:
 
     def row(self, label: str, needs: Sequence[str], make: Callable[[], Row]) -> Row:
         """Return `make()`, or a row that tells why one of the contenders it needs did not run."""
-        return make() if self.ran(*needs) else Row(label, failure=self.reason(*needs))
+        return make() if self.ran(*needs) else Row(label, failure=self.reason(label, needs))
 
 
 def in_new_process(function: Callable[..., Figures], *arguments: Any) -> Callable[[], Figures]:
@@ -148,6 +149,8 @@ class Booth:
 def serve(connection: Connection, contender: Contender) -> None:
     """Build and warm up a contender, then measure it as often as the other side asks."""
     try:
+        # A spawned process spawns in turn; what a contender starts shall be started as in any other program.
+        multiprocessing.set_start_method(None, force=True)
         with redirect_stdout(stderr):
             measure = contender.build(*contender.arguments)
             measure()
