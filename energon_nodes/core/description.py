@@ -118,11 +118,8 @@ class Description(BaseNode[T], Verbs[T]):
         return {field.name: getattr(self, field.name) for field in self._by_kind.get("shared", ())}
 
     def _find_sources(self) -> None:
-        found: list[Any] = []
-        for field in self._config:
-            value: Any = getattr(self, field.name)
-            found.extend(item for item in (value if isinstance(value, tuple) else (value,)) if _is_node(item))  # pyright: ignore[reportUnknownVariableType]
-        self._sources = tuple(found)
+        items = [item for field in self._config for item in _items(getattr(self, field.name))]
+        self._sources = tuple([item for item in items if _is_node(item)])
 
     def _start_fresh(self) -> None:
         """Set the attributes of a run to those of a node that has not begun."""

@@ -211,9 +211,9 @@ def _sample_of(value: object) -> dict[str, Any] | None:
     if isinstance(value, dict):
         sample = cast("dict[str, Any]", value)
         return sample if "__key__" in sample else None
-    if hasattr(value, "__key__"):
-        return {"__key__": value.__key__, "__shard__": getattr(value, "__shard__", None)}
-    return None
+    missing = object()
+    key = getattr(value, "__key__", missing)
+    return None if key is missing else {"__key__": key, "__shard__": getattr(value, "__shard__", None)}
 
 
 def _where(sample: dict[str, Any]) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from energon_nodes.core.encoders import PLAIN_TYPES
 from energon_nodes.core.errors import StateError
 from energon_nodes.core.fields import kind_of
 from energon_nodes.core.share import Context
@@ -24,16 +28,18 @@ __all__ = [
     "explain",
     "is_stateful",
     "place",
+    "report_saved_values",
     "settings",
     "signature",
     "state_of",
     "walk",
 ]
 
+_log = logging.getLogger("energon_nodes")
+_reported: set[str] = set()
+
 FORMAT = 1
 """The version of the state format; a change of it needs a new golden file."""
-
-_PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 # ---- placing ---------------------------------------------------------------------------------
@@ -71,6 +77,22 @@ def _own_copies(node: Node[Any]) -> dict[str, Any]:
     return {name: copy.deepcopy(value) for name, value in config if callable(value) and is_stateful(value)}
 
 
+def report_saved_values(node: Node[Any]) -> None:
+    """Say in the log, once for each, which buffers of a graph make checkpoints hold values, and for what reason."""
+    for holder in walk(node):
+        if all(holder.restorable(name) for name in buffers_of(holder)):
+            continue
+        causes = [below for below in walk(holder) if not below.restorable() and _all_restorable(below.sources_of())]
+        message = f"checkpoints hold the values in the buffer of {holder!r}, since {causes} cannot rebuild elements"
+        if message not in _reported:
+            _reported.add(message)
+            _log.info(message)
+
+
+def _all_restorable(sources: Iterable[Node[Any]]) -> bool:
+    return all(source.restorable() for source in sources)
+
+
 # ---- state -----------------------------------------------------------------------------------
 
 
@@ -91,7 +113,8 @@ def state_of(node: Node[Any], *, touched: bool, ended: bool) -> dict[str, Any]:
 
 def check_state(node: Node[Any], state: Any) -> None:
     """Raise a StateError that names place and values if a state does not belong to this graph."""
-    if not isinstance(state, dict) or "nodes" not in state or "graph" not in state:
+    parts = ("format", "graph", "seed", "stream", "streams", "touched", "ended", "nodes")
+    if not isinstance(state, dict) or any(part not in state for part in parts):
         raise StateError("this is no state of a pipeline: expected the dictionary that state_dict() returned")
     check_format(cast("dict[str, Any]", state)["format"])
     check_graph(node, state["graph"])
@@ -118,8 +141,15 @@ def signature(node: Node[Any]) -> tuple[Any, ...]:
 
 def _shaping(value: Any) -> Any:
     """Return a setting as plain data; functions, nodes and paths do not count and give NotImplemented."""
-    if isinstance(value, _PLAIN):
+    if type(value) in PLAIN_TYPES:
         return value
+    if isinstance(value, np.generic):
+        return cast("Any", value).item()
+    for kind in cast("tuple[Any, ...]", (int, float, str, bytes)):  # an enumeration of such values, for instance
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, dict):
+        value = sorted(cast("dict[Any, Any]", value).items(), key=repr)
     if isinstance(value, (list, tuple)):
         items = [_shaping(item) for item in cast("list[Any]", value)]
         return NotImplemented if any(item is NotImplemented for item in items) else tuple(items)
@@ -129,7 +159,11 @@ def _shaping(value: Any) -> Any:
 def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     """Compare a saved signature with this graph."""
     where = f"at {place}" if place else "at the root"
-    name, config, below = saved
+    try:
+        name, config, below = saved
+        config = dict(config)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"the checkpoint's description of the graph cannot be read ({where})") from error
     if name != type(node).__name__:
         raise StateError(f"the checkpoint holds a {name} where this pipeline has a {type(node).__name__} ({where})")
     own = signature(node)[1]
@@ -148,12 +182,12 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
 
 
 def _tuples(value: Any) -> Any:
-    return tuple([_tuples(item) for item in value]) if isinstance(value, list | tuple) else value
+    return tuple([_tuples(item) for item in cast("list[Any]", value)]) if isinstance(value, (list, tuple)) else value
 
 
 def copy_plain(value: Any, what: str) -> Any:
     """Return a copy of plain data, or raise a TypeError that names what is not plain."""
-    if isinstance(value, _PLAIN):
+    if type(value) in PLAIN_TYPES:
         return value
     if isinstance(value, (list, tuple)):
         items = [copy_plain(item, what) for item in cast("list[Any]", value)]

@@ -172,6 +172,7 @@ class Node(Description[T], abstract=True):
         if self._context is None or (context is not None and context != self._context):
             self.stop()
             graph.place(self, context or Context())
+            graph.report_saved_values(self)
 
     @property
     def context(self) -> Context:

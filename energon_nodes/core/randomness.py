@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -116,7 +116,7 @@ class ElementRandom:
         except AttributeError:
             philox = np.random.Philox(key=0)
             generator = np.random.Generator(philox)
-            state: dict[str, Any] = philox.state  # pyright: ignore[reportAssignmentType]
+            state: Any = philox.state
             words = state["state"]["key"]
             self._local.kept = (generator, philox, state, words)
         digest = self._prefix.copy()
@@ -139,7 +139,7 @@ class ElementRandom:
 
 
 @contextmanager
-def global_seed(seed: int) -> Iterator[None]:
+def global_seed(seed: int) -> Generator[None, None, None]:
     """Seed torch, numpy and `random` inside the block, and put their states back after it.
 
     For libraries that draw from global generators, such as torchvision's transforms. It costs

@@ -254,7 +254,7 @@ def _decode_keys(encoded: Any) -> list[Key]:
 
 
 def _as_key(value: Any) -> Any:
-    return tuple([_as_key(part) for part in value]) if isinstance(value, list | tuple) else value
+    return tuple([_as_key(part) for part in cast("list[Any]", value)]) if isinstance(value, (list, tuple)) else value
 
 
 def _decode_values(snapshot: Any, count: int) -> Sequence[Any]:
