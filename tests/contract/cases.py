@@ -1,0 +1,262 @@
+"""The table of cases: several pipelines for every node that is registered.
+
+A new node needs cases here; `test_nodes.py` fails until it has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchdata.nodes import IterableWrapper, Prefetcher
+
+import energon_nodes as en
+from tests.contract import functions as f
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline, and what it promises."""
+
+    name: str
+    make: Callable[[], en.Node[Any]]
+    once: bool = False  # the streams together deliver what one stream delivers
+    ordered: bool = True
+    unique: bool = True  # restore keys
+    skip: frozenset[str] = field(default_factory=frozenset)
+    total: int | None = None  # elements of a pass over all streams
+    bytes_per_element: float = 16.0
+
+
+def numbers(n: int = 23, **options: Any) -> en.Node[int]:
+    return en.items(range(n), **options)
+
+
+def wrapped(**options: Any) -> en.Node[int]:
+    return en.wrap(list(range(23)), share="stride", **options)
+
+
+# A foreign object is in one place at a time, so clones cannot run beside each other.
+ALONE = frozenset({"copies", "loader", "topologies", "streams", "keys"})
+
+CASES = [
+    # ---- sources
+    Case("items: in order", numbers, once=True, total=23),
+    Case("items: shuffled", lambda: numbers(shuffle=True), once=True, total=23),
+    Case("items: shuffled with a seed of their own", lambda: numbers(shuffle=True, seed=7), once=True, total=23),
+    Case("items: a fixed epoch", lambda: numbers(shuffle=True, fixed_epoch=True), once=True, total=23),
+    Case("items: none", lambda: en.items([]), once=True, total=0),
+    Case("items: one", lambda: en.items(["only"]), once=True, total=1),
+    Case("items: more than a block", lambda: numbers(1100, shuffle=True).skip(1060)),
+    Case(
+        "items: some cannot be read",
+        lambda: en.items(f.Broken(23, {0, 5, 6, 22}), on_error="skip"),
+        skip=frozenset({"streams"}),
+    ),
+    Case("items: samples", lambda: en.items([f.sample(n) for n in range(9)], shuffle=True), once=True, total=9),
+    Case("wrap: an iterable", lambda: wrapped(), skip=frozenset({"copies", "loader", "topologies", "streams", "keys"})),
+    Case("wrap: a factory", lambda: en.wrap(f.letters), once=False),
+    Case(
+        "wrap: a factory, buffered", lambda: en.wrap(f.letters).map(f.double).shuffle(6).batch(2), bytes_per_element=40
+    ),
+    Case("wrap: an iterator with a state", lambda: en.wrap(f.Countdown(17)), skip=ALONE),
+    Case("wrap: a torchdata node", lambda: en.wrap(IterableWrapper(range(17))), skip=ALONE),
+    Case(
+        "wrap: a torchdata node with a thread",
+        lambda: en.wrap(Prefetcher(IterableWrapper(range(17)), 2)),
+        skip=ALONE | {"pickle"},
+    ),
+    # ---- one for one
+    Case("map", lambda: numbers(shuffle=True).map(f.text), once=True, total=23),
+    Case("map: of random numbers", lambda: numbers(shuffle=True).map(f.jitter, rng=True), once=True, total=23),
+    Case(
+        "map: two of random numbers",
+        lambda: numbers(9).map(f.jitter, rng=True).map(f.jitter, rng=True).repeat(2),
+        once=True,
+        total=18,
+    ),
+    Case(
+        "map: of global random numbers",
+        lambda: numbers(9).map(f.draw_globally, rng="global").shuffle(3),
+        once=True,
+        total=9,
+    ),
+    Case("map: with a seed of its own", lambda: numbers(9).map(f.jitter, rng=True, seed=3), once=True, total=9),
+    Case("map: a function with a state", lambda: numbers(9).map(f.Counter()).shuffle(3), bytes_per_element=40),
+    Case("map: impure", lambda: numbers(9).map(f.double, pure=False).shuffle(3), once=True, bytes_per_element=40),
+    Case("map: skips", lambda: numbers().map(f.skips_at_five), once=True),
+    Case("map: fails and is skipped", lambda: numbers().map(f.fails_at_five, on_error="skip").batch(2)),
+    Case("tap", lambda: numbers().tap(f.itself), once=True, total=23),
+    Case("tap: fails and is skipped", lambda: en.Tap(numbers(), f.skips_at_five), once=True),
+    Case("with_keys", lambda: numbers(shuffle=True).with_keys(), once=True, total=23),
+    Case("with_keys: of batches", lambda: numbers().batch(3).with_keys().shuffle(3), bytes_per_element=60),
+    Case(
+        "parallel_map: threads",
+        lambda: numbers().parallel_map(f.double, workers=2),
+        once=True,
+        total=23,
+        bytes_per_element=60,
+    ),
+    Case(
+        "parallel_map: threads with random numbers",
+        lambda: numbers(9, shuffle=True).parallel_map(f.jitter, workers=2, rng=True, ahead=5).batch(2),
+        bytes_per_element=60,
+    ),
+    Case(
+        "parallel_map: out of order",
+        lambda: numbers(9).parallel_map(f.double, workers=2, in_order=False, ahead=3),
+        ordered=False,
+        once=True,
+        total=9,
+        bytes_per_element=60,
+    ),
+    Case(
+        "parallel_map: fails and is skipped",
+        lambda: numbers(9).parallel_map(f.fails_at_five, workers=2, on_error="skip"),
+    ),
+    Case("prefetch", lambda: numbers().prefetch(3), once=True, total=23, bytes_per_element=60),
+    Case(
+        "prefetch: of a shuffle of batches",
+        lambda: numbers(shuffle=True).batch(2).shuffle(3).prefetch(2),
+        bytes_per_element=60,
+    ),
+    Case("prefetch: two", lambda: numbers(9).prefetch(2).batch(2).prefetch(1), bytes_per_element=60),
+    # ---- some for some
+    Case("filter", lambda: numbers(shuffle=True).filter(f.odd), once=True, total=11),
+    Case("filter: none left", lambda: numbers().filter(f.never), once=True, total=0),
+    Case("filter: in batches", lambda: numbers().filter(f.not_third).batch(3)),
+    Case("flat_map: none, one or two", lambda: numbers(12, shuffle=True).flat_map(f.copies), once=True),
+    Case(
+        "flat_map: of random numbers",
+        lambda: numbers(12).flat_map(f.scatter, rng=True).shuffle(4),
+        bytes_per_element=60,
+    ),
+    Case("flat_map: impure", lambda: numbers(6).flat_map(f.twice, pure=False).shuffle(3), bytes_per_element=60),
+    Case("flat_map: fails in the middle", lambda: numbers(12).flat_map(f.fails_in_the_middle, on_error="skip")),
+    Case("unbatch", lambda: numbers().batch(4).unbatch(), once=True, total=23, bytes_per_element=80),
+    Case(
+        "unbatch: mixed batches",
+        lambda: numbers(shuffle=True).batch(4).shuffle(2).unbatch().shuffle(3),
+        once=True,
+        bytes_per_element=80,
+    ),
+    Case("batch", lambda: numbers(shuffle=True).batch(4), bytes_per_element=60),
+    Case("batch: of one", lambda: numbers(7).batch(1), total=7),
+    Case("batch: without a short one", lambda: numbers().batch(4, drop_last=True)),
+    Case("batch: larger than the data", lambda: numbers(3).batch(9)),
+    Case("batch: collated", lambda: numbers(shuffle=True).batch(4, collate=f.stack).shuffle(2), bytes_per_element=80),
+    Case("batch: collate fails", lambda: numbers().batch(2, collate=f.fails_at_five, on_error="skip")),
+    Case("batch: of batches", lambda: numbers().batch(2).batch(3), bytes_per_element=60),
+    # ---- counts
+    Case("limit", lambda: numbers(shuffle=True).limit(11), once=True, total=11),
+    Case("limit: none", lambda: numbers().limit(0), once=True, total=0),
+    Case("limit: more than there are", lambda: numbers(9).limit(100), once=True, total=9),
+    Case("limit: repeated", lambda: numbers(shuffle=True).limit(5).repeat(2), once=True, total=10),
+    Case("limit: of a pass without end", lambda: numbers(5, shuffle=True).repeat().limit(13), total=13),
+    Case("skip", lambda: numbers(shuffle=True).skip(11), once=True, total=12),
+    Case("skip: none", lambda: numbers().skip(0), once=True, total=23),
+    Case("skip: all", lambda: numbers(9).skip(100), once=True, total=0),
+    Case("skip: and limit", lambda: numbers().skip(4).limit(10).batch(2)),
+    Case("repeat: twice", lambda: numbers(9, shuffle=True).repeat(2), once=True, total=18),
+    Case("repeat: one and a half times", lambda: numbers(9, shuffle=True).repeat(1.5), total=13),
+    Case("repeat: a third", lambda: numbers(10).repeat(1 / 3), total=3),
+    Case("repeat: not at all", lambda: numbers(9).repeat(0), once=True, total=0),
+    Case("repeat: without end", lambda: numbers(7, shuffle=True).repeat()),
+    Case("repeat: one and a half times what is left", lambda: numbers(9).filter(f.odd).repeat(1.5)),
+    Case(
+        "repeat: of a fixed epoch",
+        lambda: numbers(5, shuffle=True, fixed_epoch=True).repeat(2),
+        once=True,
+        total=10,
+        unique=False,
+    ),
+    Case("epochize", lambda: numbers(9, shuffle=True).repeat().epochize(13), total=13),
+    Case("epochize: a source that ends", lambda: numbers(10, shuffle=True).epochize(4)),
+    Case(
+        "epochize: of batches",
+        lambda: numbers(9, shuffle=True).repeat().shuffle(4).batch(2).epochize(5),
+        total=5,
+        bytes_per_element=60,
+    ),
+    # ---- order
+    Case("shuffle", lambda: numbers().shuffle(7), once=True, total=23),
+    Case("shuffle: of one", lambda: numbers(9).shuffle(1), once=True, total=9),
+    Case("shuffle: larger than the data", lambda: numbers(9).shuffle(50), once=True, total=9),
+    Case("shuffle: with a seed of its own", lambda: numbers(9).shuffle(4, seed=5), once=True, total=9),
+    Case("shuffle: two", lambda: numbers(shuffle=True).shuffle(5).shuffle(5), once=True, total=23),
+    Case("shuffle: drained in each pass", lambda: numbers(9).shuffle(4).repeat(2), once=True, total=18),
+    Case("shuffle: over passes", lambda: numbers(9).repeat().shuffle(4).limit(20), total=20),
+    Case(
+        "shuffle: keys of many shapes",
+        lambda: en.concat(numbers(9), numbers(6).batch(2)).shuffle(5),
+        bytes_per_element=60,
+    ),
+    # ---- several sources
+    Case("concat", lambda: en.concat(numbers(5), en.items("abc"), numbers(4, shuffle=True)), once=True, total=12),
+    Case("concat: with nothing between", lambda: en.concat(numbers(3), en.items([]), numbers(2)), once=True, total=5),
+    Case("concat: itself", lambda: (lambda one: one.concat(one))(numbers(5, shuffle=True)), once=True, total=10),
+    Case("zip", lambda: en.zip(numbers(9), en.items("abcdefgh", shuffle=True))),
+    Case(
+        "zip: three, one behind a buffer",
+        lambda: en.zip(numbers(9), numbers(9).shuffle(4), numbers(9).map(f.jitter, rng=True)),
+    ),
+    Case("zip: strict", lambda: en.zip(numbers(9), numbers(9, shuffle=True), strict=True), total=9),
+    Case("zip: itself", lambda: (lambda one: en.zip(one, one))(numbers(6)), once=True, total=6),
+    Case("blend", lambda: en.blend(numbers(9), en.items("abcdefg", shuffle=True), weights=[2, 1]), once=True, total=16),
+    Case("blend: stops", lambda: en.blend(numbers(9), numbers(7, shuffle=True), on_end="stop")),
+    Case("blend: repeats", lambda: en.blend(numbers(5, shuffle=True), numbers(3), weights=[1, 3], on_end="repeat")),
+    Case("blend: repeats, with an empty one", lambda: en.blend(numbers(5), en.items([]), on_end="repeat").limit(17)),
+    Case("blend: of one", lambda: en.blend(numbers(5)), once=True, total=5),
+    Case(
+        "blend: of blends",
+        lambda: en.blend(en.blend(numbers(5), numbers(6)), numbers(4).shuffle(2), weights=[3, 1]),
+        once=True,
+        total=15,
+    ),
+    Case("blend: with a seed of its own", lambda: en.blend(numbers(5), numbers(6), seed=4), once=True, total=11),
+    # ---- deep
+    Case(
+        "deep: a training pipeline",
+        lambda: (
+            numbers(30, shuffle=True)
+            .shuffle(6)
+            .map(f.jitter, rng=True)
+            .filter(f.not_third)
+            .flat_map(f.copies)
+            .shuffle(5)
+            .batch(3)
+            .repeat()
+            .epochize(7)
+        ),
+        bytes_per_element=80,
+    ),
+    Case(
+        "deep: a mixture",
+        lambda: (
+            en.blend(
+                en.zip(numbers(9), numbers(9).shuffle(3)).batch(2),
+                en.concat(numbers(4, shuffle=True), en.items("abc")).repeat(2).shuffle(4),
+                weights=[1, 2],
+                on_end="repeat",
+            )
+            .map(f.jitter, rng=True)
+            .shuffle(4)
+            .epochize(11)
+        ),
+        bytes_per_element=100,
+    ),
+    Case(
+        "deep: ahead in threads",
+        lambda: (
+            numbers(12, shuffle=True)
+            .shuffle(4)
+            .prefetch(2)
+            .parallel_map(f.jitter, rng=True)
+            .batch(2)
+            .shuffle(2)
+            .prefetch(2)
+        ),
+        bytes_per_element=100,
+    ),
+]

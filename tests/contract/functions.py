@@ -1,0 +1,162 @@
+"""Functions for pipelines in tests, by name, so that graphs which hold them can be pickled."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+import energon_nodes as en
+
+
+def itself(value: Any) -> Any:
+    return value
+
+
+def text(value: Any) -> str:
+    return str(value)
+
+
+def double(value: Any) -> Any:
+    return value * 2
+
+
+def total(values: Any) -> Any:
+    return sum(flat(values))
+
+
+def flat(value: Any) -> Iterator[int]:
+    """Yield the integers in nested data, so that one function fits behind any node."""
+    if isinstance(value, (int, np.integer)):
+        yield int(value)
+    elif isinstance(value, str):
+        yield len(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flat(item)
+
+
+def odd(value: Any) -> bool:
+    return sum(flat(value)) % 2 == 1
+
+
+def not_third(value: Any) -> bool:
+    return sum(flat(value)) % 3 != 0
+
+
+def never(value: Any) -> bool:
+    return False
+
+
+def copies(value: Any) -> Iterator[Any]:
+    """Yield no, one or two elements."""
+    for number in range(sum(flat(value)) % 3):
+        yield (value, number)
+
+
+def twice(value: Any) -> list[Any]:
+    return [value, value]
+
+
+def jitter(value: Any, rng: np.random.Generator) -> Any:
+    return (value, int(rng.integers(1_000_000)))
+
+
+def scatter(value: Any, rng: np.random.Generator) -> Iterator[Any]:
+    for _ in range(int(rng.integers(3))):
+        yield (value, int(rng.integers(1_000_000)))
+
+
+def draw_globally(value: Any) -> Any:
+    return (value, random.randrange(10**6), int(np.random.randint(10**6)), int(torch.randint(10**6, ()).item()))
+
+
+def stack(values: list[int]) -> torch.Tensor:
+    return torch.tensor(values)
+
+
+def sample(number: int) -> dict[str, Any]:
+    return {"__key__": f"{number:04}", "picture": np.full((2, 2), number, np.uint8), "caption": f"a {number}"}
+
+
+def fails_at_five(value: Any) -> Any:
+    if sum(flat(value)) % 7 == 5:
+        raise ValueError("five")
+    return value
+
+
+def skips_at_five(value: Any) -> Any:
+    if sum(flat(value)) % 7 == 5:
+        raise en.SkipSample
+    return value
+
+
+def fails_in_the_middle(value: Any) -> Iterator[Any]:
+    yield (value, 0)
+    if sum(flat(value)) % 7 == 5:
+        raise ValueError("five")
+    yield (value, 1)
+
+
+def letters(stream: int, streams: int) -> Iterator[str]:
+    """Make the part of one stream, as a factory for `wrap`."""
+    return iter("abcdefghijklmnopqrstuvwxyz"[stream::streams])
+
+
+class Counter:
+    """Number the elements: a callable with a state of its own."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, value: Any) -> Any:
+        self.count += 1
+        return (value, self.count)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+class Countdown:
+    """Iterate with a state of its own, as a foreign object does."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.left = start
+
+    def __iter__(self) -> Countdown:
+        self.left = self.start
+        return self
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return self.left
+
+    def state_dict(self) -> dict[str, int]:
+        return {"left": self.left}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.left = state["left"]
+
+
+class Broken:
+    """A sequence with elements that cannot be read."""
+
+    def __init__(self, n: int, bad: set[int]) -> None:
+        self.n, self.bad = n, bad
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> int:
+        if index in self.bad:
+            raise OSError(f"element {index} cannot be read")
+        return index
