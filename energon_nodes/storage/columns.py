@@ -8,52 +8,62 @@ reader of `tar`, so a group gives the same samples as that reader, only sooner.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.storage.tar import BLOCK, TarError, next_member, split_name
+from energon_nodes.storage.layout import Layout, Slot
+from energon_nodes.storage.tar import BLOCK, split_name
 
-__all__ = ["Layout", "Table", "layout_of", "read_columns"]
+__all__ = ["Table", "read_columns"]
 
-_WORDS = BLOCK // 8
 _VARYING = 160  # bytes: name, mode, owner, size, time, checksum, type; all behind them is mostly alike
-_HEAD = np.dtype({"names": ["name"], "formats": ["S100"], "offsets": [0], "itemsize": BLOCK})
-_OCTAL = 8.0 ** np.arange(10, -1, -1)
-_OCTAL_BIAS = float(ord("0")) * float(_OCTAL.sum())
-_SUMMED = np.ones(_VARYING, np.float32)
-_SUMMED[148:156] = 0  # the checksum itself counts as spaces
-_CHECKSUM = (8.0 ** np.arange(5, -1, -1)).astype(np.float32)
-_CHECKSUM_BIAS = float(ord("0")) * float(_CHECKSUM.sum())
-_TELLING = ("path", "size", "linkpath")  # PAX fields that change what the plain header says
+_CHECKED = slice(15, 20)  # words with the fields that are checked: size, time, checksum, type
+_NAME = np.dtype({"names": ["name"], "formats": ["S100"], "offsets": [0], "itemsize": _VARYING})
+_DTYPES: dict[tuple[int, int], np.dtype[Any]] = {}
 
 
-class Slot(NamedTuple):
-    """Describe one member of every sample: its part, its header, the PAX fields in front of it."""
+def _view(buffer: bytes, offset: int, size: int) -> NDArray[Any]:
+    """Return the same `size` bytes of every block as one item; fancy indexing copies them as a whole."""
+    dtype = _DTYPES.get((offset, size))
+    if dtype is None:
+        parts = {"names": ["_"], "formats": [f"V{size}"], "offsets": [offset], "itemsize": BLOCK}
+        dtype = _DTYPES[offset, size] = np.dtype(parts)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return np.frombuffer(buffer, dtype)["_"]
 
-    part: str
-    header: bytes
-    fields: tuple[bytes, ...]
+
+def _weights() -> NDArray[np.float32]:
+    """Return what turns the first bytes of a header into sum, checksum and the two halves of the size."""
+    weights = np.zeros((_VARYING, 4), np.float32)
+    weights[:148, 0] = weights[156:, 0] = 1  # the checksum itself counts as spaces
+    weights[148:154, 1] = 8.0 ** np.arange(5, -1, -1)
+    weights[124:130, 2] = 8.0 ** np.arange(5, -1, -1)
+    weights[130:135, 3] = 8.0 ** np.arange(4, -1, -1)
+    return weights
 
 
-class Layout(NamedTuple):
-    """Describe what all samples of a group have in common.
+_WEIGHTS = _weights()
+_ZEROS = ord("0") * _WEIGHTS[:, 1:].sum(axis=0)  # what the digits 0 alone give
+# Matrix products below this number of rows stay in one thread of the linear algebra library: such small ones gain
+# nothing from more, and its threads would compete with the readers of other streams.
+_ROWS_AT_ONCE = 400
 
-    Example:
-        >>> Layout(()).parts
-        ()
+Words = NDArray[np.uint64]
 
-    Args:
-        slots: One entry per member of a sample, in their order.
-    """
 
-    slots: tuple[Slot, ...]
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text, "little"))
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of the parts, in the order of the shard."""
-        return tuple(slot.part for slot in self.slots)
+
+# The form of words 15 to 19 of a header: which bits are looked at, and what they have to be.
+_MASK = np.frombuffer(
+    b"\0\0\0\0\xf8\xf8\xf8\xf8" + b"\xf8" * 7 + b"\xff" + bytes(12) + b"\xf8" * 6 + b"\xff\xff\xff\0\0\0", np.uint64
+)
+_EXTENSION_MASK = np.frombuffer(
+    b"\0\0\0\0\xff\xff\xff\xff" + b"\xff" * 4 + b"\xf8" * 3 + b"\xff" + bytes(20) + b"\xff\0\0\0", np.uint64
+)
+_32, _OCTAL_DIGIT, _BYTE = np.uint64(32), np.uint64(7), np.uint64(255)
 
 
 class Table(NamedTuple):
@@ -78,80 +88,12 @@ class Table(NamedTuple):
     stops: list[list[int]]
 
 
-def layout_of(buffer: bytes, start: int, stop: int) -> Layout | None:
-    """Take the layout from one sample.
-
-    Example:
-        >>> layout_of(bytes(1024), 0, 1024) is None
-        True
-
-    Args:
-        buffer: The bytes of the group.
-        start: Where the sample begins in it.
-        stop: Where it ends.
-
-    Returns:
-        The layout, or None where the sample has anything but plain files with distinct parts.
-    """
-    slots: list[Slot] = []
-    at = start
-    key: str | None = None
-    while at < stop:
-        try:
-            member = next_member(lambda offset, size: buffer[offset : offset + size], at)
-        except TarError:
-            return None
-        found = split_name(member.name)
-        header = buffer[member.payload - BLOCK : member.payload]
-        if member.kind != "file" or found is None or key not in (None, found[0]) or not _is_plain(header, member.name):
-            return None
-        fields = _harmless_fields(buffer, at, member.payload - BLOCK)
-        if fields is None or any(slot.part == found[1] for slot in slots):
-            return None
-        key = found[0]
-        slots.append(Slot(found[1], header, fields))
-        at = member.stop
-    return Layout(tuple(slots)) if at == stop and slots else None
-
-
-def _is_plain(header: bytes, name: str) -> bool:
-    """Tell whether a header says everything in the fields that are checked as columns."""
-    return (
-        header[257:262] == b"ustar"
-        and not header[345]  # no prefix: the name stands in one field
-        and header[135] in b"\0 "
-        and header[154:156] == b"\0 "
-        and len(header[:100].rstrip(b"\0")) == len(name.encode("utf-8", "surrogateescape"))
-    )
-
-
-def _harmless_fields(buffer: bytes, start: int, stop: int) -> tuple[bytes, ...] | None:
-    """Return the text ` NAME=` of each PAX record in front of a header; None for anything else there."""
-    if start == stop:
-        return ()
-    size = int(buffer[start + 124 : start + 135].rstrip(b"\0 ") or b"0", 8)
-    if stop - start != 2 * BLOCK or buffer[start + 156] != ord("x") or size > BLOCK:
-        return None
-    fields: list[bytes] = []
-    at = start + BLOCK
-    while at < start + BLOCK + size:
-        # Only records of two-digit length: nearly all are, and the length is then always at the same place.
-        if buffer[at + 2] != ord(" ") or not buffer[at : at + 2].isdigit():
-            return None
-        name = buffer[at + 2 : buffer.index(b"=", at) + 1]
-        if name[1:-1].decode("latin-1").startswith((*_TELLING, "GNU.sparse")):
-            return None
-        fields.append(name)
-        at += int(buffer[at : at + 2])
-    return tuple(fields)
-
-
 def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64], layout: Layout) -> Table:
     """Read all samples of a group that fit a layout.
 
     Example:
         >>> none = np.array([], np.int64)
-        >>> read_columns(b"", none, none, Layout(())).keys
+        >>> read_columns(b"", none, none, Layout((), 0)).keys
         []
 
     Args:
@@ -163,113 +105,143 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     Returns:
         The samples that fit.
     """
-    words = np.frombuffer(buffer, np.uint64).reshape(-1, _WORDS)
+    last = len(buffer) // BLOCK - 1
     fits = np.ones(len(starts), np.bool_)
     at = starts // BLOCK
-    names: list[list[bytes]] = []
+    heads: list[Words] = []
+    places: list[NDArray[np.int64]] = []
     begins: list[NDArray[np.int64]] = []
-    sizes: list[NDArray[np.int64]] = []
+    ends: list[NDArray[np.int64]] = []
     for slot in layout.slots:
         if slot.fields:
-            fits &= _check_fields(words.take(at, axis=0, mode="clip"), words.take(at + 1, axis=0, mode="clip"), slot)
+            _check_fields(buffer, np.minimum(at, last - 1), slot, fits)
             at = at + 2
-        heads = words.take(at, axis=0, mode="clip")
-        size = _check_headers(heads, slot, fits)
-        names.append(heads.reshape(-1).view(_HEAD)["name"].tolist())
-        begins.append((at + 1) * BLOCK)
-        sizes.append(size)
-        at = at + 1 + (size + (BLOCK - 1)) // BLOCK
+        places.append(np.minimum(at, last))
+        head, size = _check_headers(buffer, places[-1], slot, fits)
+        heads.append(head)
+        at = at + 1
+        begins.append(at * BLOCK)
+        ends.append(begins[-1] + size)
+        at = at + (size + (BLOCK - 1)) // BLOCK
     fits &= at * BLOCK == stops
     rows = np.flatnonzero(fits)
     if len(rows) < len(starts):
-        names = [[column[row] for row in rows.tolist()] for column in names]
-    keys = _keys_of(names, layout)
+        heads = [head[rows] for head in heads]
+        places = [place[rows] for place in places]
+    keys = _fixed_keys(buffer, places, heads, layout)
     if keys is None:
-        found = _keys_one_by_one(names, layout)
+        found = _keys_of(heads, layout)
         rows = rows[[key is not None for key in found]]
         keys = [key for key in found if key is not None]
     if len(rows) < len(starts):
         begins = [begin[rows] for begin in begins]
-        sizes = [size[rows] for size in sizes]
-    return Table(
-        rows,
-        keys,
-        layout.parts,
-        [begin.tolist() for begin in begins],
-        [(begin + size).tolist() for begin, size in zip(begins, sizes, strict=True)],
-    )
+        ends = [end[rows] for end in ends]
+    return Table(rows, keys, layout.parts, [begin.tolist() for begin in begins], [end.tolist() for end in ends])
 
 
-def _check_headers(heads: NDArray[np.uint64], slot: Slot, fits: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Clear `fits` where a header is damaged or of another form, and return the sizes that the headers give."""
-    octets = heads.view(np.uint8)
-    total = octets[:, :_VARYING].astype(np.float32) @ _SUMMED + float(sum(slot.header[_VARYING:]) + 8 * ord(" "))
-    same = heads[:, _VARYING // 8 :] == np.frombuffer(slot.header, np.uint64)[_VARYING // 8 :]
-    if not same.all():
-        _check_tails(octets, ~same.all(axis=1), slot, total, fits)
-    digits = octets[:, 124:135]
-    wrong = (digits & 0xF8) != ord("0")
+def _check_headers(
+    buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArray[np.bool_]
+) -> tuple[Words, NDArray[np.int64]]:
+    """Clear `fits` where a header is damaged or of another form; return heads and the sizes that they give."""
+    head = _view(buffer, 0, _VARYING)[at].view(np.uint64).reshape(-1, _VARYING // 8)
+    octets = head.view(np.uint8).astype(np.float32)
+    numbers = np.empty((len(at), 4), np.float32)
+    for row in range(0, len(at), _ROWS_AT_ONCE):
+        np.matmul(octets[row : row + _ROWS_AT_ONCE], _WEIGHTS, out=numbers[row : row + _ROWS_AT_ONCE])
+    tail = _view(buffer, _VARYING, BLOCK - _VARYING)[at].view(np.uint64)
+    model = slot.repeated(_VARYING, BLOCK, len(at))
+    total = numbers[:, 0]
+    total += slot.tail_sum if np.array_equal(tail, model) else _check_tails(tail, model, slot, fits)
+    wrong = (head[:, _CHECKED] ^ slot.form) & _MASK
     if wrong.any():
         fits &= ~wrong.any(axis=1)
-    stored = octets[:, 148:154].astype(np.float32) @ _CHECKSUM - _CHECKSUM_BIAS
-    fits &= total == stored
-    fits &= (octets[:, 135] == slot.header[135]) & (octets[:, 156] == slot.header[156])
-    return (digits.astype(np.float64) @ _OCTAL - _OCTAL_BIAS).astype(np.int64)
+    fits &= numbers[:, 1] - _ZEROS[0] == total
+    high, low = (numbers[:, 2:] - _ZEROS[1:]).T.astype(np.int64)
+    return head, high * 8**5 + low
 
 
-def _check_tails(
-    octets: NDArray[np.uint8],
-    other: NDArray[np.bool_],
-    slot: Slot,
-    total: NDArray[np.float32],
-    fits: NDArray[np.bool_],
-) -> None:
-    """Check headers whose second half is not that of the layout: other owners are fine, other formats are not."""
-    tails = octets[other, _VARYING:]
-    total[other] += tails.sum(axis=1, dtype=np.float32) - np.float32(sum(slot.header[_VARYING:]))
-    model = np.frombuffer(slot.header, np.uint8)[_VARYING:]
-    alike = tails[:, 257 - _VARYING : 265 - _VARYING] == model[257 - _VARYING : 265 - _VARYING]
-    fits[other] &= alike.all(axis=1) & (tails[:, 345 - _VARYING] == 0)
+def _check_tails(tail: Words, model: Words, slot: Slot, fits: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Sum second halves that are not all those of the layout: other owners are fine, other formats are not."""
+    octets = tail.view(np.uint8).reshape(len(fits), -1)
+    alike = octets[:, 257 - _VARYING : 265 - _VARYING] == model.view(np.uint8)[257 - _VARYING : 265 - _VARYING]
+    fits &= alike.all(axis=1) & (octets[:, 345 - _VARYING] == 0)
+    return octets.sum(axis=1, dtype=np.float32) + np.float32(8 * ord(" "))
 
 
-def _check_fields(heads: NDArray[np.uint64], data: NDArray[np.uint64], slot: Slot) -> NDArray[np.bool_]:
-    """Tell which samples have a PAX header with the records of the layout, and nothing else.
+def _check_fields(buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArray[np.bool_]) -> None:
+    """Clear `fits` where there is no PAX header with the records of the layout and nothing else.
 
     The checksum of such a header is not looked at: the records have to fill exactly the size that it gives.
     """
-    octets, text = heads.view(np.uint8), data.view(np.uint8)
-    sizes = octets[:, 124:135].astype(np.float64) @ _OCTAL - _OCTAL_BIAS
-    fits = octets[:, 156] == ord("x")
-    position = np.zeros(len(text), np.int64)
+    numbers = _view(buffer, 120, 40)[at].view(np.uint64).reshape(-1, 5)
+    wrong = (numbers ^ slot.extension_form) & _EXTENSION_MASK
+    if wrong.any():
+        fits &= ~wrong.any(axis=1)
+    digits = numbers[:, 1] >> _32
+    sizes = ((digits & _OCTAL_DIGIT) << _word(b"\6")) + ((digits >> _word(b"\5")) & _word(b"\x38"))
+    sizes += (digits >> _word(b"\x10")) & _OCTAL_DIGIT
+    position = np.zeros(len(at), np.int64)
     for number, field in enumerate(slot.fields):
-        width = 2 + len(field)
-        if number:
-            record = np.take_along_axis(text, position[:, None] + np.arange(width), axis=1)
-        else:
-            record = text[:, :width]
+        if number == 0 and len(field) <= 14:
+            record = _view(buffer, 0, 16)[at + 1].view(np.uint64).reshape(-1, 2)
+            wrong = (record ^ slot.record_form) & slot.record_mask
+            if wrong.any():
+                fits &= ~wrong.any(axis=1)
+            first = record[:, 0]
+            tens, ones = first & _BYTE, (first >> np.uint64(8)) & _BYTE
+            position = (tens * np.uint64(10) + ones).astype(np.int64) - 11 * ord("0")
+            continue
+        places = ((at + 1) * BLOCK + np.clip(position, 0, BLOCK - 100))[:, None] + np.arange(2 + len(field))
+        record = np.frombuffer(buffer, np.uint8)[places]
         fits &= (record[:, 2:] == np.frombuffer(field, np.uint8)).all(axis=1)
-        length = (record[:, 0].astype(np.int64) - ord("0")) * 10 + record[:, 1] - ord("0")
-        position = np.clip(position + length, 0, BLOCK - 100)
-    return fits & (position == sizes)
+        position += (record[:, 0].astype(np.int64) - ord("0")) * 10 + record[:, 1] - ord("0")
+    fits &= position == sizes.astype(np.int64)
 
 
-def _keys_of(names: list[list[bytes]], layout: Layout) -> list[str] | None:
-    """Return the key of each sample; None where they have to be looked at one by one."""
-    if not names or not names[0]:
-        return []
-    endings = [f".{part}\0".encode("utf-8", "surrogateescape") for part in layout.parts]
-    first = b"\0".join(names[0]) + b"\0"
-    for column, ending in zip(names[1:], endings[1:], strict=True):
-        if first.replace(endings[0], ending) != b"\0".join(column) + b"\0":
+def _fixed_keys(buffer: bytes, places: list[NDArray[np.int64]], heads: list[Words], layout: Layout) -> list[str] | None:
+    """Return the keys if all are as long as that of the layout and have no dot; None otherwise."""
+    length = layout.key_length
+    words = -(-length // 8)
+    inside = np.uint64((1 << length % 8 * 8) - 1 if length % 8 else (1 << 64) - 1)  # of the last word of a key
+    for at, head, slot in zip(places, heads, layout.slots, strict=True):
+        rest = _view(buffer, 8 * words, 120 - 8 * words)[at].view(np.uint64)
+        if not np.array_equal(rest, slot.repeated(8 * words, 120, len(at))):
             return None
-    text = first.decode("utf-8", "surrogateescape")
-    ending = f".{layout.parts[0]}\0"
-    count = len(names[0])
-    keys = text.split(ending)
-    if len(keys) != count + 1 or text.count("\0") != count or not _is_simple(text, ending, count):
+        for word in range(words):
+            full = word < words - 1 or length % 8 == 0
+            if not full and ((head[:, word] ^ slot.words[word]) & ~inside).any():
+                return None
+            if head is not heads[0]:
+                differ = head[:, word] ^ heads[0][:, word]
+                if (differ if full else differ & inside).any():
+                    return None
+    octets = heads[0].view(np.uint8)
+    text = octets[:, : length + 1].tobytes().decode("utf-8", "surrogateescape")
+    if "__" in text or "/." in text or "\0" in text:
+        return None
+    keys = text.split(".")
+    if len(keys) != len(octets) + 1:
         return None
     del keys[-1]
     return keys
+
+
+def _keys_of(heads: list[Words], layout: Layout) -> list[str | None]:
+    """Return the key of each sample, None where its names do not have the parts of the layout."""
+    names: list[list[bytes]] = [head.view(_NAME)["name"].reshape(-1).tolist() for head in heads]
+    endings = [f".{part}\0".encode("utf-8", "surrogateescape") for part in layout.parts]
+    first = b"\0".join([*names[0], b""])
+    alike = all(
+        first.replace(endings[0], ending) == b"\0".join([*column, b""])
+        for column, ending in zip(names[1:], endings[1:], strict=True)
+    )
+    text = first.decode("utf-8", "surrogateescape")
+    ending = f".{layout.parts[0]}\0"
+    keys = text.split(ending)
+    count = len(names[0])
+    if alike and len(keys) == count + 1 and text.count("\0") == count and _is_simple(text, ending, count):
+        return list(keys[:-1])
+    return [_key_of(row, layout.parts) for row in zip(*names, strict=True)]
 
 
 def _is_simple(text: str, ending: str, count: int) -> bool:
@@ -281,12 +253,7 @@ def _is_simple(text: str, ending: str, count: int) -> bool:
     return inner == 0 or (inner == text.count("./") and "/" + ending not in text)
 
 
-def _keys_one_by_one(names: list[list[bytes]], layout: Layout) -> list[str | None]:
-    """Return the key of each sample, None where its names do not have the parts of the layout."""
-    keys: list[str | None] = []
-    for row in zip(*names, strict=True):
-        found = [split_name(name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")) for name in row]
-        key = found[0][0] if found[0] is not None else None
-        alike = all(pair == (key, part) for pair, part in zip(found, layout.parts, strict=True))
-        keys.append(key if alike else None)
-    return keys
+def _key_of(names: tuple[bytes, ...], parts: tuple[str, ...]) -> str | None:
+    found = [split_name(name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")) for name in names]
+    key = found[0][0] if found[0] is not None else None
+    return key if all(pair == (key, part) for pair, part in zip(found, parts, strict=True)) else None

@@ -23,6 +23,7 @@ __all__ = [
     "local",
     "parent",
     "read_bytes",
+    "read_once",
     "read_range",
     "read_ranges",
     "read_text",
@@ -250,12 +251,16 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     if is_url(path):
         return read_ranges([Ranges(path, [start], [stop])])[0]
     with FILES.hold(path) as fd:
-        data = os.pread(fd, stop - start, start)
-        while data and len(data) < stop - start:
-            more = os.pread(fd, stop - start - len(data), start + len(data))
-            if not more:
-                break
-            data += more
+        return _pread(fd, start, stop)
+
+
+def _pread(fd: int, start: int, stop: int) -> bytes:
+    data = os.pread(fd, stop - start, start)
+    while data and len(data) < stop - start:
+        more = os.pread(fd, stop - start - len(data), start + len(data))
+        if not more:
+            break
+        data += more
     return data
 
 
@@ -298,6 +303,34 @@ def read_ranges(wanted: Sequence[Ranges]) -> list[bytes]:
         places += [merged[number] for number in range(len(starts))]
     blocks = fetch(plan)
     return [blocks[at][start - plan[at][1] : stop - plan[at][1]] for at, start, stop in places]
+
+
+def read_once(path: str, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+    """Read ranges of a file that is not kept open, such as one of thousands of index files.
+
+    Example:
+        >>> filesystem("memory://")[0].pipe("/once.bin", b"0123456789")
+        >>> read_once("memory://once.bin", [2, 8], [4, 12])
+        [b'23', b'89']
+
+    Args:
+        path: A path or URL.
+        starts: The first byte of each range.
+        stops: The byte after the last one.
+
+    Returns:
+        The bytes of each range, fewer where the file ends before.
+
+    Raises:
+        OSError: The file does not exist or cannot be read.
+    """
+    if is_url(path):
+        return read_ranges([Ranges(path, starts, stops)])
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return [_pread(fd, start, stop) for start, stop in zip(starts, stops, strict=True)]
+    finally:
+        os.close(fd)
 
 
 def gather(wanted: Sequence[Ranges]) -> bytes:

@@ -1,40 +1,155 @@
-"""Where a sample came from, as plain data that costs next to nothing."""
+"""Where a sample came from, as plain data that costs next to nothing until somebody looks."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, SupportsIndex, overload
 
-__all__ = ["Source"]
+__all__ = ["Origin", "Source", "Sources"]
+
+
+_tuple: Any = tuple  # its methods see what a `Sources` holds, not what it stands for
 
 
 class Source(NamedTuple):
     """Say which files of which shard a sample was made from.
 
-    `__sources__` of a sample is a tuple of these. The names of the files follow from key and
-    parts, so they are put together only when somebody asks.
-
     Example:
-        >>> source = Source("/data/coco", 17, "train/0.tar", "000017", ("jpg", "txt"))
-        >>> source.file_names
-        ('000017.jpg', '000017.txt')
+        >>> Source("/data/coco", 17, "train/0.tar", ("000017.jpg", "000017.txt")).shard_name
+        'train/0.tar'
 
     Args:
         dataset_path: The folder or URL of the dataset.
         index: The index of the sample in its split, or the name of the file where it was looked up by name.
         shard_name: The shard, relative to the dataset.
-        key: What the names of the files begin with.
-        parts: What follows in each name after the dot, in the order of reading; None where the key is the name.
+        file_names: The full names of the files that were read.
     """
 
     dataset_path: str
-    index: int | str  # pyright: ignore[reportIncompatibleMethodOverride]  # the name that Megatron-Energon gave it
+    index: int | str  # pyright: ignore[reportIncompatibleMethodOverride]  # Megatron-Energon's name for it
     shard_name: str
-    key: str
-    parts: tuple[str, ...] | None
+    file_names: tuple[str, ...]
 
-    @property
-    def file_names(self) -> tuple[str, ...]:
-        """The full names of the files that were read."""
-        if self.parts is None:
-            return (self.key,)
-        return tuple(f"{self.key}.{part}" for part in self.parts)
+
+class Origin(NamedTuple):
+    """Hold what the sources of many samples have in common.
+
+    Example:
+        >>> Origin("/data/coco", "train/0.tar", ("jpg", "txt")).parts
+        ('jpg', 'txt')
+
+    Args:
+        dataset_path: The folder or URL of the dataset.
+        shard_name: The shard, relative to the dataset.
+        parts: What follows in the names of the files after key and dot.
+    """
+
+    dataset_path: str
+    shard_name: str
+    parts: tuple[str, ...]
+
+
+class Sources(tuple[Source, ...]):
+    """Be the tuple of one `Source` that it stands for; the record is put together when it is looked at.
+
+    Readers make one for every sample, and few are ever looked at. It holds an `Origin`, an index and a key;
+    copies, sums and pickles are plain tuples.
+
+    Example:
+        >>> sources = Sources.of(Origin("/data/coco", "0.tar", ("jpg", "txt")), 17, "000017")
+        >>> sources[0].file_names
+        ('000017.jpg', '000017.txt')
+        >>> len(sources + sources), sources == (Source("/data/coco", 17, "0.tar", ("000017.jpg", "000017.txt")),)
+        (2, True)
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, origin: Origin, index: int, key: str) -> Sources:
+        """Make the sources of one sample.
+
+        Args:
+            origin: What it has in common with its neighbours.
+            index: Its index in the split.
+            key: Its key.
+
+        Returns:
+            The sources.
+        """
+        return _tuple.__new__(cls, (origin, index, key))
+
+    def _plain(self) -> tuple[Source, ...]:
+        origin, index, key = _tuple.__iter__(self)
+        names = tuple([f"{key}.{part}" for part in origin.parts])
+        return (Source(origin.dataset_path, index, origin.shard_name, names),)
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._plain())
+
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> Source: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> tuple[Source, ...]: ...
+    def __getitem__(self, key: Any, /) -> Any:
+        plain: Any = self._plain()
+        return plain[key]
+
+    def __contains__(self, key: object, /) -> bool:
+        return key in self._plain()
+
+    def __eq__(self, value: object, /) -> bool:
+        return self._plain() == (value[:] if isinstance(value, Sources) else value)
+
+    def __ne__(self, value: object, /) -> bool:
+        return not self == value
+
+    def __lt__(self, value: tuple[Source, ...], /) -> bool:
+        return self._plain() < tuple(value)
+
+    def __le__(self, value: tuple[Source, ...], /) -> bool:
+        return self._plain() <= tuple(value)
+
+    def __gt__(self, value: tuple[Source, ...], /) -> bool:
+        return self._plain() > tuple(value)
+
+    def __ge__(self, value: tuple[Source, ...], /) -> bool:
+        return self._plain() >= tuple(value)
+
+    def __hash__(self) -> int:
+        return hash(self._plain())
+
+    def __add__(self, value: tuple[Any, ...], /) -> tuple[Any, ...]:
+        return self._plain() + tuple(value)
+
+    def __radd__(self, value: tuple[Any, ...], /) -> tuple[Any, ...]:
+        return tuple(value) + self._plain()
+
+    def __mul__(self, value: SupportsIndex, /) -> tuple[Source, ...]:
+        return self._plain() * value
+
+    def __rmul__(self, value: SupportsIndex, /) -> tuple[Source, ...]:
+        return self._plain() * value
+
+    def count(self, value: Any, /) -> int:
+        """Count the records that are equal to `value`."""
+        return self._plain().count(value)
+
+    def index(self, value: Any, start: SupportsIndex = 0, stop: SupportsIndex = 2**63 - 1, /) -> int:
+        """Return the place of the record that is equal to `value`."""
+        return self._plain().index(value, start, stop)
+
+    def __repr__(self) -> str:
+        return repr(self._plain())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (list(self._plain()),)
+
+    def __copy__(self) -> tuple[Source, ...]:
+        return self._plain()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[Source, ...]:
+        return self._plain()

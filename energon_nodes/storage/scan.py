@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from energon_nodes.storage import paths
 from energon_nodes.storage.tar import BLOCK, TarError, compression_of, next_member, split_name
 
-__all__ = ["COMPRESSED", "Problem", "ShardIndex", "scan_shard"]
+__all__ = ["Problem", "ShardIndex", "refuse_compressed", "scan_shard"]
 
 Problem = tuple[int, str]
 """The byte where something is wrong, and what."""
 
-COMPRESSED = (
+_COMPRESSED = (
     "the file is compressed ({kind}), and samples inside cannot be read at random: "
     "decompress it (`{tool} -d`) into a plain .tar"
 )
@@ -90,7 +90,7 @@ def scan_shard(path: str) -> ShardIndex:
     offset = 0
     problem: Problem | None = None
     try:
-        _refuse_compressed(window.read(0, BLOCK))
+        refuse_compressed(window.read(0, BLOCK))
         while True:
             member = next_member(window.read, offset)
             if member.kind == "end":
@@ -142,10 +142,25 @@ def _repeated(starts: list[int], keys: list[str]) -> dict[int, Problem]:
     }
 
 
-def _refuse_compressed(head: bytes) -> None:
+def refuse_compressed(head: bytes) -> None:
+    """Raise if the first bytes of a shard show that it is compressed.
+
+    Example:
+        >>> import gzip
+        >>> refuse_compressed(gzip.compress(b"x"))
+        Traceback (most recent call last):
+        ...
+        energon_nodes.storage.tar.TarError: byte 0: the file is compressed (gzip), ...
+
+    Args:
+        head: The first bytes of the file, whatever its name says.
+
+    Raises:
+        TarError: It is compressed; the message says how to convert it.
+    """
     kind = compression_of(head)
     if kind is not None:
-        raise TarError(0, COMPRESSED.format(kind=kind, tool=_TOOLS[kind]))
+        raise TarError(0, _COMPRESSED.format(kind=kind, tool=_TOOLS[kind]))
 
 
 class _Window:

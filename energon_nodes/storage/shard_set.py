@@ -1,0 +1,201 @@
+"""The samples of one split as one numbered range, read at random and many at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from energon_nodes.core.errors import ShardError
+from energon_nodes.storage import paths
+from energon_nodes.storage.index import Offsets
+from energon_nodes.storage.reading import Group, PartFilter, Sample, Span, read_group, reorder
+
+__all__ = ["Place", "ShardSet"]
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Place(NamedTuple):
+    """Say where a sample lies.
+
+    Example:
+        >>> Place("0.tar", 3, 4096).offset
+        4096
+
+    Args:
+        shard: The shard, relative to the dataset.
+        number: The number of the sample in it.
+        offset: Its first byte.
+    """
+
+    shard: str
+    number: int
+    offset: int
+
+
+class ShardSet:
+    """Number the samples of a split from 0 to `count - 1` and read any of them.
+
+    It never changes, can be used from several threads, and its pickle is small: another process opens the dataset
+    again, or gets the offsets in compressed form where they were found by scanning. Make one with `open_shards`.
+
+    Args:
+        root: The folder of the dataset.
+        names: The shards, relative to it; a shard that stands twice is read twice.
+        counts: The number of samples of each.
+        offsets: Where the samples lie.
+        excluded: Keys that are not delivered, by shard; they count all the same.
+        origin: `(function, arguments)` that make an equal set in another process.
+
+    Example:
+        >>> from energon_nodes.storage.index import MemoryIndex
+        >>> from energon_nodes.storage.scan import ShardIndex
+        >>> index = MemoryIndex([ShardIndex(np.array([0, 1024, 2048])), ShardIndex(np.array([0, 1536]))])
+        >>> shards = ShardSet("/data", ["x/0.tar", "y/0.tar"], [2, 1], index)
+        >>> shards.count, shards.locate(2)
+        (3, Place(shard='y/0.tar', number=0, offset=0))
+    """
+
+    def __init__(
+        self,
+        root: str,
+        names: Sequence[str],
+        counts: Sequence[int],
+        offsets: Offsets,
+        excluded: dict[str, frozenset[str]] | None = None,
+        origin: tuple[Any, tuple[Any, ...]] | None = None,
+    ) -> None:
+        self.root = root
+        self.names = tuple(names)
+        self.counts = tuple(counts)
+        self._first = np.concatenate([[0], np.cumsum(np.array(counts, np.int64), dtype=np.int64)])
+        self.count = int(self._first[-1])
+        self._offsets = offsets
+        self._excluded = excluded or {}
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"ShardSet({self.root!r}, {len(self.names)} shards, {self.count} samples)"
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            raise TypeError(f"{self!r} was made by hand and cannot be pickled; make it with open_shards")
+        return self.origin
+
+    def __copy__(self) -> ShardSet:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShardSet:
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash over the names and sample counts of the shards, 16 hexadecimal digits."""
+        text = "".join(f"{name}\0{count}\0" for name, count in zip(self.names, self.counts, strict=True))
+        return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+    def locate(self, index: int) -> Place:
+        """Find the shard, the number in it, and the byte offset of a sample.
+
+        Args:
+            index: A global index in `[0, count)`.
+
+        Returns:
+            Its place.
+
+        Raises:
+            IndexError: There is no such sample.
+            DatasetError: The index of the shard cannot be read.
+        """
+        self._check(np.array([index]))
+        shard = int(np.searchsorted(self._first, index, "right")) - 1
+        number = index - int(self._first[shard])
+        begins, _ = self._offsets.entries(shard, np.array([number]))
+        return Place(self.names[shard], number, int(begins[0]))
+
+    def read(
+        self,
+        indices: Sequence[int] | NDArray[np.int64],
+        wants: PartFilter | None = None,
+        limit: int | None = None,
+    ) -> list[Sample | ShardError | None]:
+        """Read samples, with as few reads as possible and nothing but their bytes.
+
+        A sample is a dict: `__key__`, `__shard__`, `__sources__` (see `Source`) and its parts as bytes.
+
+        Args:
+            indices: Global indices in any order.
+            wants: Tells which parts are read; None for all.
+            limit: Stop before the samples have more bytes than this, after the first one at the earliest.
+
+        Returns:
+            One entry for each index, in order, fewer where `limit` stops the reading: the sample, a `ShardError`
+            where it cannot be read, or None where the dataset excludes it.
+
+        Raises:
+            IndexError: An index is out of range.
+            DatasetError: The index of a shard cannot be read.
+        """
+        wanted = np.asarray(indices, np.int64)
+        if not len(wanted):
+            return []
+        self._check(wanted)
+        order: NDArray[np.int64] | None = None
+        if len(wanted) > 2 and np.count_nonzero(np.diff(wanted) != 1) > len(wanted) // 16:
+            # Many short runs: sorted, they fall into few shards, and neighbours are read together.
+            order = np.argsort(wanted, kind="stable")
+            wanted = wanted[order]
+        spans = self._spans(wanted)
+        if limit is not None:
+            sizes = np.concatenate([span.ends - span.begins for span in spans])
+            fitting = _fitting(sizes, order, limit)
+            if fitting < len(wanted):
+                return self.read(np.asarray(indices, np.int64)[:fitting], wants)
+        samples = read_group(Group(self.root, spans, wants))
+        return samples if order is None else reorder(samples, order)
+
+    def _spans(self, wanted: NDArray[np.int64]) -> list[Span]:
+        shards = np.searchsorted(self._first, wanted, "right") - 1
+        cuts = np.flatnonzero(shards[1:] != shards[:-1]) + 1
+        spans: list[Span] = []
+        for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(wanted)], strict=True):
+            shard = int(shards[start])
+            first = int(self._first[shard])
+            numbers = wanted[start:stop] - first
+            begins, ends = self._offsets.entries(shard, numbers)
+            name = self.names[shard]
+            spans.append(
+                Span(
+                    paths.join(self.root, name),
+                    name,
+                    first,
+                    numbers,
+                    begins,
+                    ends,
+                    self._offsets.problems(shard),
+                    self._excluded.get(name, _NOTHING),
+                )
+            )
+        return spans
+
+    def _check(self, wanted: NDArray[np.int64]) -> None:
+        low, high = int(wanted.min()), int(wanted.max())
+        if low < 0 or high >= self.count:
+            raise IndexError(f"sample {low if low < 0 else high} is out of range: {self!r}")
+
+
+def _fitting(sizes: NDArray[np.int64], order: NDArray[np.int64] | None, limit: int) -> int:
+    """Count the samples, in the order they were asked for, that have no more than `limit` bytes together."""
+    if order is not None:
+        asked = np.empty_like(sizes)
+        asked[order] = sizes
+        sizes = asked
+    return max(1, int(np.searchsorted(np.cumsum(sizes), limit, "right")))
