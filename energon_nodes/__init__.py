@@ -52,5 +52,21 @@ from energon_nodes.loading.dataset import PipelineDataset
 from energon_nodes.loading.loader import Loader
 from energon_nodes.loading.state import merge_states
 from energon_nodes.samples.decode import Decoder
+from energon_nodes.samples.field_map import FieldMap
+from energon_nodes.samples.sample import CrudeSample, Sample
+from energon_nodes.samples.type_names import import_type
+from energon_nodes.samples.types import (
+    CaptioningSample,
+    ImageClassificationSample,
+    ImageSample,
+    InterleavedSample,
+    MultiChoiceVQASample,
+    OCRSample,
+    SimilarityInterleavedSample,
+    TextSample,
+    VidQASample,
+    VQAOCRSample,
+    VQASample,
+)
 from energon_nodes.sources.items import Items, items
 from energon_nodes.sources.wrap import Wrap, wrap
