@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from energon_nodes.combinators.calls import check_function, check_size
 from energon_nodes.core.fields import buffer, tuning
+from energon_nodes.core.graph import is_stateful
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
@@ -107,6 +108,9 @@ class Batch(Node[Y], verb="batch"):
         batches: list[Any] = [list(islice(members, len(key))) for key in keys]
         collate = self.live("collate")
         return batches if collate is None else [collate(batch) for batch in batches]
+
+    def restorable(self, name: str = "") -> bool:
+        return self.source.restorable() and (bool(name) or not is_stateful(self.collate))
 
     def length(self, stream: int, streams: int) -> float | None:
         below = self.source.length(stream, streams)

@@ -9,6 +9,7 @@ from itertools import accumulate
 from math import inf, isfinite
 from typing import Literal, TypeVar
 
+from energon_nodes.combinators.calls import check_sources
 from energon_nodes.combinators.concat import restore_branches, total_length
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
@@ -53,9 +54,10 @@ class Blend(Node[X], verb="blend"):
     started: list[int] = state(list)
 
     def check(self) -> None:
-        if not self.sources:
-            raise ValueError("blend needs at least one source, got none")
-        weights = [1.0] * len(self.sources) if self.weights is None else list(self.weights)
+        check_sources("blend", self.sources)
+        if self.weights is not None:
+            self.weights = [float(weight) for weight in self.weights]  # plain numbers are compared on load
+        weights = [1.0] * len(self.sources) if self.weights is None else self.weights
         if len(weights) != len(self.sources):
             raise ValueError(
                 f"blend needs one weight for each source, got {len(weights)} for {len(self.sources)} sources"

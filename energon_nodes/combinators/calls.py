@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from energon_nodes.core.graph import is_stateful
@@ -12,7 +11,7 @@ from energon_nodes.core.randomness import ElementRandom, global_seed
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["Rng", "bind_call", "check_function", "check_size", "is_pure", "seeded_call"]
+__all__ = ["Rng", "bind_call", "check_function", "check_size", "check_sources", "is_pure"]
 
 Rng: TypeAlias = bool | Literal["global"]
 """False: no random numbers. True: a generator is passed. "global": the global generators are seeded."""
@@ -29,7 +28,13 @@ def check_function(node: str, name: str, function: object, rng: Rng = False) -> 
 def check_size(node: str, name: str, value: object, least: int) -> None:
     """Raise a ValueError unless `value` is an int of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{node} needs {name} >= {least}, got {name}={value!r}")
+        raise ValueError(f"{node} needs an int {name} >= {least}, got {name}={value!r}")
+
+
+def check_sources(node: str, sources: tuple[object, ...]) -> None:
+    """Raise a ValueError unless there is a node to read from."""
+    if not sources:
+        raise ValueError(f"{node} needs at least one source, got none")
 
 
 def is_pure(function: object, pure: bool | None) -> bool:
@@ -65,21 +70,3 @@ def bind_call(
             return function(value)
 
     return call_seeded
-
-
-@lru_cache(maxsize=64)
-def _element_random(seed: int, identity: tuple[Any, ...]) -> ElementRandom:
-    return ElementRandom(seed, identity, "element")
-
-
-def seeded_call(
-    function: Callable[..., Any], rng: Rng, seed: int, identity: tuple[Any, ...], value: Any, key: Any
-) -> Any:
-    """Call `function` in another process as `bind_call` would in this one."""
-    if rng is False:
-        return function(value)
-    source = _element_random(seed, identity)
-    if rng is True:
-        return function(value, source.at(key))
-    with global_seed(source.seed_at(key)):
-        return function(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from energon_nodes.combinators.calls import check_sources
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
@@ -28,10 +29,16 @@ class Concat(Node[X], verb="concat"):
 
     Args:
         sources: The nodes to read from.
+
+    Raises:
+        ValueError: If there is no source.
     """
 
     sources: tuple[Node[X], ...]
     branch: int = state(int)
+
+    def check(self) -> None:
+        check_sources("concat", self.sources)
 
     def run(self) -> Iterator[tuple[X, Key]]:
         while self.branch < len(self.sources):
@@ -49,7 +56,8 @@ class Concat(Node[X], verb="concat"):
 def restore_branches(sources: Sequence[Node[Any]], keys: Sequence[Key]) -> list[Any]:
     """Rebuild elements whose keys begin with the number of their source."""
     restored: list[Any] = [None] * len(keys)
-    for branch in {key[0] for key in keys}:
+    branches: set[int] = {key[0] for key in keys}
+    for branch in branches:
         where = [number for number, key in enumerate(keys) if key[0] == branch]
         for number, value in zip(where, sources[branch].restore_many([keys[n][1:] for n in where]), strict=True):
             restored[number] = value
@@ -75,5 +83,8 @@ def concat(*sources: Node[X]) -> Node[X]:
 
     Returns:
         A node of the elements of all.
+
+    Raises:
+        ValueError: If there is no source.
     """
     return Concat(sources)

@@ -127,7 +127,8 @@ class FlatMap(Node[Y], verb="flat_map"):
             wanted.setdefault(tuple(parent), set()).add(position)
         found: dict[Key, Y] = {}
         for (parent, positions), value in zip(wanted.items(), self.source.restore_many(list(wanted)), strict=True):
-            for position, item in enumerate(islice(self._call(value, parent), max(positions) + 1)):
+            items: Iterable[Y] = self._call(value, parent)
+            for position, item in enumerate(islice(items, max(positions) + 1)):
                 if position in positions:
                     found[*parent, position] = item
         for key in keys:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import KW_ONLY
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from energon_nodes.combinators.calls import Rng, bind_call, check_function, check_size, is_pure, seeded_call
-from energon_nodes.combinators.pools import drop_pool, pool
+from energon_nodes.combinators.calls import Rng, bind_call, check_function, check_size, is_pure
+from energon_nodes.combinators.pools import check_picklable, drop_pool, pool, seeded_call
 from energon_nodes.core.errors import WorkerError
 from energon_nodes.core.fields import buffer, scratch, tuning
 from energon_nodes.core.graph import is_stateful
@@ -57,7 +57,7 @@ class ParallelMap(Node[Y], verb="parallel_map"):
 
     Raises:
         TypeError: If `fn` is not callable.
-        ValueError: If a setting is out of its range.
+        ValueError: If a setting is out of its range, or `fn` cannot be sent to processes.
     """
 
     source: Node[Any]
@@ -120,6 +120,8 @@ class ParallelMap(Node[Y], verb="parallel_map"):
             raise ValueError(f'parallel_map needs method="thread" or "process", got {self.method!r}')
         if self.rng == "global" and self.method == "thread":
             raise ValueError('parallel_map(rng="global") needs method="process": threads share the global generators')
+        if self.method == "process":
+            check_picklable(self.fn)
         if is_stateful(self.fn):
             raise ValueError(f"parallel_map cannot call {self.fn!r} in parallel: it has a state; use map")
 
@@ -140,36 +142,45 @@ class ParallelMap(Node[Y], verb="parallel_map"):
     def run(self) -> Iterator[tuple[Y, Key]]:
         pairs, flying, futures = self.source.pairs(), self.flying, self.futures
         depth = 2 * self.workers if self.ahead is None else self.ahead
-        submit = pool(self.method, self.workers, self.mp_context).submit
+        executor = pool(self.method, self.workers, self.mp_context)
         streak = 0
         while True:
-            futures.extend(submit(self._call, value, key) for value, key in flying[len(futures) :])
+            self._submit(executor, flying[len(futures) :])
             while len(flying) < depth:
                 flying.extend(islice(pairs, 1))
                 if len(flying) == len(futures):
                     break
-                futures.append(submit(self._call, *flying[-1]))
+                self._submit(executor, flying[-1:])
             if not flying:
                 return
             number = 0 if self.in_order else self._first_done()
-            try:
-                result = futures[number].result()
-            except BrokenExecutor as error:
-                futures.clear()
-                drop_pool(self.method, self.workers, self.mp_context)
-                raise WorkerError(
-                    f"a worker process of {self!r} died (killed, out of memory, or crashed in native code); "
-                    "the elements in flight are submitted again at the next call"
-                ) from error
-            except Exception as error:
-                value, key = flying.pop(number)
-                del futures[number]
-                streak = self.fail(error, key, value, streak)
-                continue
-            streak = 0
-            _, key = flying.pop(number)
+            future = futures[number]
+            error = future.exception()
+            if isinstance(error, BrokenExecutor):
+                raise self._dead_worker(executor) from error
+            value, key = flying.pop(number)
             del futures[number]
-            yield result, key
+            if error is None:
+                streak = 0
+                yield future.result(), key
+            elif isinstance(error, Exception):
+                streak = self.fail(error, key, value, streak)
+            else:
+                raise error
+
+    def _submit(self, executor: Executor, pairs: list[tuple[Any, Key]]) -> None:
+        try:
+            self.futures.extend(executor.submit(self._call, value, key) for value, key in pairs)
+        except BrokenExecutor as error:
+            raise self._dead_worker(executor) from error
+
+    def _dead_worker(self, executor: Executor) -> WorkerError:
+        self.futures.clear()
+        drop_pool(executor)
+        return WorkerError(
+            f"a worker process of {self!r} died (killed, out of memory, or crashed in native code); "
+            "the elements in flight are submitted again at the next call"
+        )
 
     def _first_done(self) -> int:
         wait(self.futures, return_when=FIRST_COMPLETED)

@@ -1,13 +1,21 @@
-"""The pools of threads and processes that the nodes of one process share."""
+"""The pools of threads and processes that the nodes of one process share, and calls in them."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import threading
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
 
-__all__ = ["drop_pool", "pool"]
+from energon_nodes.combinators.calls import Rng
+from energon_nodes.core.errors import SampleError
+from energon_nodes.core.randomness import ElementRandom, global_seed
+
+__all__ = ["check_picklable", "drop_pool", "pool", "seeded_call"]
 
 _pools: dict[tuple[str, int, str | None], Executor] = {}
 _lock = threading.Lock()
@@ -38,12 +46,55 @@ def pool(method: str, workers: int, mp_context: str | None) -> Executor:
         return found
 
 
-def drop_pool(method: str, workers: int, mp_context: str | None) -> None:
+def drop_pool(broken: Executor) -> None:
     """Forget a pool that is broken, so that the next use makes a new one."""
     with _lock:
-        found = _pools.pop((method, workers, mp_context), None)
-    if found is not None:
-        found.shutdown(wait=False, cancel_futures=True)
+        for settings, found in list(_pools.items()):
+            if found is broken:
+                del _pools[settings]
+    broken.shutdown(wait=False, cancel_futures=True)
+
+
+def check_picklable(function: object) -> None:
+    """Raise a ValueError if a function cannot be sent to the processes of a pool."""
+    try:
+        pickle.dumps(function)
+    except Exception as error:
+        raise ValueError(
+            f'parallel_map(method="process") needs a function that can be pickled, got {function!r} ({error}): take '
+            'one from the top of a module, or method="thread"'
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _element_random(seed: int, identity: tuple[Any, ...]) -> ElementRandom:
+    return ElementRandom(seed, identity, "element")
+
+
+def seeded_call(
+    function: Callable[..., Any], rng: Rng, seed: int, identity: tuple[Any, ...], value: Any, key: Any
+) -> Any:
+    """Call `function` in another process as `bind_call` would in this one."""
+    try:
+        if rng is False:
+            return function(value)
+        source = _element_random(seed, identity)
+        if rng is True:
+            return function(value, source.at(key))
+        with global_seed(source.seed_at(key)):
+            return function(value)
+    except Exception as error:
+        if _can_be_sent(error):
+            raise
+        raise SampleError(f"{type(error).__qualname__}: {error}") from error
+
+
+def _can_be_sent(error: Exception) -> bool:
+    # One that cannot be rebuilt from its pickle would break the pool, as a process that died does.
+    try:
+        return type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        return False
 
 
 def _forget_after_fork() -> None:

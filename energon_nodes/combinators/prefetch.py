@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -48,7 +49,9 @@ class Prefetch(Node[X], verb="prefetch"):
 
     def run(self) -> Iterator[tuple[X, Key]]:
         filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
-        weakref.finalize(self, filler.stop)  # a dropped pipeline and the end of the program end the thread
+        # A dropped pipeline and the end of the program end the thread. It knows nothing of the node, so the node can be
+        # dropped; an element that takes long is not waited for, since this may run anywhere and at any time.
+        filler.finalizer = weakref.finalize(self, filler.stop, 1.0)
         while True:
             pair = filler.take()
             if pair is None:
@@ -56,33 +59,57 @@ class Prefetch(Node[X], verb="prefetch"):
             yield pair
 
     def snapshot(self) -> tuple[Any, ...]:
-        filler = getattr(self, "_filler", None)
-        if filler is None:
+        filler: _Filler | None = getattr(self, "_filler", None)
+        if filler is None or filler.is_stale():
             return super().snapshot()
         with filler.pulling:
             return super().snapshot()
 
     def stop(self) -> None:
-        filler, self._filler = getattr(self, "_filler", None), None
+        filler: _Filler | None = getattr(self, "_filler", None)
+        self._filler = None
         if filler is not None:
             filler.stop()
+            filler.finalizer.detach()
         super().stop()
+
+
+_forks = 0
+
+
+def _count_forks() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_forks)
 
 
 class _Filler:
     """Own the thread: it appends to the buffer while there is room, and knows nothing of the node."""
+
+    finalizer: weakref.finalize[..., Any]
 
     def __init__(self, pairs: Iterator[Any], ahead: Buffer, room: int) -> None:
         self._pairs, self._ahead, self._room = pairs, ahead, room
         self._changed = threading.Condition()
         self._stopping = self._ended = False
         self._problem: BaseException | None = None
+        self._born = _forks
         self.pulling = threading.Lock()  # held while the source runs: outside of it, buffer and source agree
         self._thread = threading.Thread(target=self._fill, name="energon_nodes.prefetch", daemon=True)
         self._thread.start()
 
+    def is_stale(self) -> bool:
+        """Return whether this process is a fork of the one with the thread; its locks must not be touched then."""
+        return self._born != _forks
+
     def take(self) -> Any:
         """Return the next pair, None at the end; raise what the source raised, after the pairs before it."""
+        if self.is_stale():
+            raise RuntimeError(
+                "a pipeline with prefetch was running when this process was forked: run a clone() of it here"
+            )
         with self._changed:
             while not (self._ahead or self._ended or self._problem):
                 self._changed.wait()
@@ -94,13 +121,15 @@ class _Filler:
             raise self._problem
         return None
 
-    def stop(self) -> None:
-        """End the thread; an element that is being pulled is waited for and kept."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread; an element that is being pulled is waited for, at most `timeout` seconds, and kept."""
+        if self.is_stale():
+            return
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(timeout)
 
     def _fill(self) -> None:
         while True:

@@ -37,7 +37,7 @@ class Repeat(Node[X], verb="repeat"):
         n: How often, at least 0; None for without end.
 
     Raises:
-        ValueError: If `n` is negative, or less than 1 with a fraction over a source of unknown length.
+        ValueError: If `n` is negative or infinite, or less than 1 with a fraction over a source of unknown length.
     """
 
     source: Node[X]
@@ -47,8 +47,8 @@ class Repeat(Node[X], verb="repeat"):
     taken: int = state(int)
 
     def check(self) -> None:
-        if self.n is not None and (isinstance(self.n, bool) or not isinstance(self.n, (int, float)) or not self.n >= 0):
-            raise ValueError(f"repeat needs n >= 0 or None for without end, got n={self.n!r}")
+        if self.n is not None and not (_is_number(self.n) and 0 <= self.n < inf):
+            raise ValueError(f"repeat needs a finite n >= 0, or None for without end, got n={self.n!r}")
         if self.n is not None and 0 < self.n < 1 and self.source.length(0, 1) is None:
             raise ValueError(
                 f"repeat({self.n}) needs a source of known length; {self.source!r} has none: use limit(...)"
@@ -74,7 +74,7 @@ class Repeat(Node[X], verb="repeat"):
             self.done += 1
             if self.n is None or self.done < self.n:
                 self.source.rewind()
-        if self.n is not None and self.done < self.n:
+        if self.done < self.n:
             quota = self._quota(self.context.stream, self.context.streams)
             if self.taken < quota:
                 for pair in islice(self.source.pairs(), quota - self.taken):
@@ -97,3 +97,7 @@ class Repeat(Node[X], verb="repeat"):
         if below is None or isinf(below):
             return below if self.n else 0
         return below * floor(self.n) + (self._quota(stream, streams) if self.n % 1 else 0)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

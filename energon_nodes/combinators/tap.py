@@ -41,10 +41,13 @@ class Tap(Node[X], verb="tap"):
 
     def run(self) -> Iterator[tuple[X, Key]]:
         fn = self.live("fn")
+        streak = 0
         for pair in self.source.pairs():
             try:
                 fn(pair[0])
             except Exception as error:
-                self.fail(error, pair[1], pair[0])
+                streak = self.fail(error, pair[1], pair[0], streak)
                 continue
+            if streak:
+                streak = 0
             yield pair

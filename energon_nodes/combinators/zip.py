@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from energon_nodes.combinators.calls import check_sources
 from energon_nodes.core.fields import buffer
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 
 __all__ = ["Zip", "zip_nodes"]
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+Y = TypeVar("Y")
 
-class Zip(Node[tuple[Any, ...]], verb="zip"):
+
+class Zip(Node[Y], verb="zip"):
     """Deliver tuples of one element from each source, until the shortest ends.
 
     The restore key is the tuple of the elements' keys.
@@ -29,7 +35,7 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
         strict: Whether sources of different lengths are an error, as for the builtin `zip`.
 
     Raises:
-        ValueError: While running, if `strict` is true and one source ends before the others.
+        ValueError: If there is no source; while running, if `strict` is true and one source ends before the others.
     """
 
     sources: tuple[Node[Any], ...]
@@ -37,7 +43,22 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
     strict: bool = False
     row: Buffer = buffer()
 
-    def run(self) -> Iterator[tuple[tuple[Any, ...], Key]]:
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self: Zip[tuple[A, B]], sources: tuple[Node[A], Node[B]], *, strict: bool = False) -> None: ...
+        @overload
+        def __init__(
+            self: Zip[tuple[A, B, C]], sources: tuple[Node[A], Node[B], Node[C]], *, strict: bool = False
+        ) -> None: ...
+        @overload
+        def __init__(self: Zip[tuple[Any, ...]], sources: tuple[Node[Any], ...], *, strict: bool = False) -> None: ...
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def check(self) -> None:
+        check_sources("zip", self.sources)
+
+    def run(self) -> Iterator[tuple[Y, Key]]:
         pairs, row = [source.pairs() for source in self.sources], self.row
         sides = range(len(pairs))
         while True:
@@ -51,7 +72,8 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
                     return
             if len(missing) < len(sides):
                 row.sort(key=lambda pair: pair[1][0])
-            values, keys = tuple([value for value, _ in row]), tuple([key for _, (_, key) in row])
+            values: Any = tuple([value for value, _ in row])
+            keys = tuple([key for _, (_, key) in row])
             row.clear()
             yield values, keys
 
@@ -68,9 +90,10 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
             )
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
-        return [value for side, key in keys for value in self.sources[side].restore_many([key])]
+        row: Sequence[tuple[int, Key]] = keys
+        return [self.sources[side].restore(key) for side, key in row]
 
-    def restore_many(self, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
+    def restore_many(self, keys: Sequence[Key]) -> list[Any]:
         sides = [source.restore_many([key[side] for key in keys]) for side, source in enumerate(self.sources)]
         return list(zip(*sides, strict=True))
 
@@ -80,7 +103,15 @@ class Zip(Node[tuple[Any, ...]], verb="zip"):
         return min(known) if len(known) == len(lengths) else None
 
 
-def zip_nodes(*sources: Node[Any], strict: bool = False) -> Node[tuple[Any, ...]]:
+@overload
+def zip_nodes(source1: Node[A], source2: Node[B], /, *, strict: bool = False) -> Node[tuple[A, B]]: ...
+@overload
+def zip_nodes(
+    source1: Node[A], source2: Node[B], source3: Node[C], /, *, strict: bool = False
+) -> Node[tuple[A, B, C]]: ...
+@overload
+def zip_nodes(*sources: Node[Any], strict: bool = False) -> Node[tuple[Any, ...]]: ...
+def zip_nodes(*sources: Node[Any], strict: bool = False) -> Node[Any]:
     """Deliver tuples of one element from each source, until the shortest ends.
 
     It is exported as `energon_nodes.zip`.
@@ -98,6 +129,6 @@ def zip_nodes(*sources: Node[Any], strict: bool = False) -> Node[tuple[Any, ...]
         A node of tuples.
 
     Raises:
-        ValueError: While running, if `strict` is true and one source ends before the others.
+        ValueError: If there is no source; while running, if `strict` is true and one source ends before the others.
     """
     return Zip(sources, strict=strict)

@@ -10,11 +10,15 @@ from energon_nodes.core.restore import Key
 from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.loading.dataset import PipelineDataset
 from energon_nodes.loading.loader import Loader
+from energon_nodes.loading.uneven import Uneven
 from energon_nodes.samples.image_modes import ImageModeName
 from energon_nodes.samples.images import Backend
 from energon_nodes.samples.pixels import Filter
 
 T = TypeVar("T", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
 
@@ -123,6 +127,7 @@ class Verbs(Generic[T]):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        uneven: Uneven = "allow",
         prefetch_factor: int = 2,
         pin_memory: bool = False,
         persistent_workers: bool = True,
@@ -210,5 +215,12 @@ class Verbs(Generic[T]):
     def with_keys(self: Verbs[X]) -> Node[tuple[X, Key]]:
         """Deliver `(value, restore key)` as the elements."""
 
+    @overload
+    def zip(self: Verbs[A], source2: Node[B], /, *, strict: bool = False) -> Node[tuple[A, B]]:
+        """Deliver tuples of one element from each source, until the shortest ends."""
+    @overload
+    def zip(self: Verbs[A], source2: Node[B], source3: Node[C], /, *, strict: bool = False) -> Node[tuple[A, B, C]]:
+        """Deliver tuples of one element from each source, until the shortest ends."""
+    @overload
     def zip(self: Verbs[Any], *sources: Node[Any], strict: bool = False) -> Node[tuple[Any, ...]]:
         """Deliver tuples of one element from each source, until the shortest ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, TypeVar
 
@@ -30,9 +30,11 @@ class Items(Node[X]):
     taken: int = state(int)
 
     def check(self) -> None:
-        if not (hasattr(self.sequence, "__len__") and hasattr(self.sequence, "__getitem__")):
+        kind = type(self.sequence)
+        if not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")) or issubclass(kind, Mapping):
             raise TypeError(
-                f"items needs a sequence with len() and [index], got {type(self.sequence).__name__}: use wrap(...) for iterables"
+                f"items needs a sequence with len() and [index from 0], got {kind.__name__}: "
+                "use wrap(...) for iterables"
             )
 
     def run(self) -> Iterator[tuple[X, Key]]:

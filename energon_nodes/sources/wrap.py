@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY
-from itertools import islice
+from inspect import isgenerator
 from typing import Any, Literal, TypeVar, cast
 
 from torchdata.nodes import BaseNode
 
 from energon_nodes.core.encoders import decode_value, encode_value
-from energon_nodes.core.errors import StateError
+from energon_nodes.core.errors import FatalSampleError, StateError
 from energon_nodes.core.fields import shared, state, tuning
+from energon_nodes.core.graph import is_stateful
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
 
 __all__ = ["Wrap", "wrap"]
 
 X = TypeVar("X")
+_log = logging.getLogger("energon_nodes")
 
 
 class _Lease:
     """Know which node runs a foreign object: clones share the object, and only one can run it at a time."""
 
     def __init__(self) -> None:
-        self.holder: object = None
+        self.holder: object = None  # a token, so that no node is kept alive
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_Lease, ())
@@ -46,6 +49,8 @@ class Wrap(Node[X]):
             raise ValueError(f'wrap needs share=None or "stride", got {self.share!r}')
         if not isinstance(self.foreign, (BaseNode, Iterable)) and not callable(self.foreign):
             raise TypeError(f"wrap needs an iterable, a torchdata node or a factory, got {type(self.foreign).__name__}")
+        if self.share is not None and self._is_factory():
+            raise ValueError(f"wrap takes no share={self.share!r} with a factory, which is told stream and streams")
         self.lease = _Lease()
 
     def bound(self) -> None:
@@ -54,31 +59,43 @@ class Wrap(Node[X]):
                 f"{self!r} under {self.context.streams} streams would deliver every element that often: give "
                 'share="stride" (each stream keeps its part of the elements), or a factory fn(stream, streams)'
             )
-        self._iterator: Iterator[X] | None = None
+        self._token = object()
         self._source: Any = None
 
     def clear(self) -> None:
         super().clear()
-        self._iterator = None
+        self._iterator: Iterator[X] | None = None
+        self._problem: Exception | None = None
 
     def run(self) -> Iterator[tuple[X, Key]]:
         stream, streams = self.context.stream, self.context.streams
-        strided = self.share == "stride" and streams > 1 and not self._is_factory()
+        strided = self.share == "stride" and streams > 1
         prefix = (self.epoch, stream) if self._is_factory() else (self.epoch,)
         if self._iterator is None:
             self._iterator = self._open()
+        iterator, exclusive = self._iterator, self._is_exclusive()
+        streak = 0
         while True:
-            if self.lease.holder is not self and not self._is_factory():
+            if exclusive and self.lease.holder is not self._token:
                 raise RuntimeError(
                     f"the object in {self!r} is run by another pipeline or loader now, and it can be in one place "
                     "only: wrap a factory fn(stream, streams) that makes a new one"
                 )
-            for value in islice(self._iterator, 1):
-                number = self.consumed
-                self.consumed += 1
-                break
-            else:
+            number = self.consumed
+            self.consumed += 1
+            try:
+                value = next(iterator, _END)
+            except Exception as error:
+                self._problem = error
+                streak = self.fail(error, (*prefix, number), None, streak)
+                continue
+            if value is _END:
+                self.consumed = number
+                self._check_end()
                 return
+            if streak:
+                streak = 0
+            self._problem = None
             if not strided or number % streams == stream:
                 yield value, (*prefix, number)
 
@@ -89,40 +106,65 @@ class Wrap(Node[X]):
 
     def _open(self) -> Iterator[X]:
         """Start the foreign object at the point that the state describes."""
-        single = False
         if self._is_factory():
             opened = self.foreign(self.context.stream, self.context.streams)
         else:
             opened = self.foreign
-            single = isinstance(opened, Iterator) and not isinstance(opened, BaseNode)
-            if single and self.lease.holder not in (None, self):
-                raise RuntimeError(f"the iterator in {self!r} is run by another pipeline: it gives its elements once")
-            if single and self.lease.holder is self:
+            if isinstance(opened, Iterator) and not isinstance(opened, BaseNode) and self.lease.holder is not None:
                 raise RuntimeError(
-                    f"the iterator in {self!r} gives its elements once, and a second pass began: wrap an iterable "
-                    "that can be iterated again, or a factory fn(stream, streams)"
+                    f"the iterator in {self!r} gives its elements once, and a second pass or another pipeline began: "
+                    "wrap an iterable that can be iterated again, or a factory fn(stream, streams)"
                 )
-            self.lease.holder = self
+            self.lease.holder = self._token
+        state = None if self.saved is None else decode_value(self.saved)
         if isinstance(opened, BaseNode):
             self._source = cast("Any", opened)
-            self._source.reset(decode_value(self.saved) if self.saved is not None else None)
+            self._source.reset(state)
             return self._source
+        if is_stateful(opened):
+            self._source = cast("Any", opened)
+            if state is not None:
+                self._source.load_state_dict(state)
+            return iter(self._source)
         iterator = iter(cast("Iterable[X]", opened))
-        stateful = [it for it in (iterator, opened) if hasattr(it, "state_dict") and hasattr(it, "load_state_dict")]
-        self._source = stateful[0] if stateful else None
-        if stateful and self.saved is not None:
-            self._source.load_state_dict(decode_value(self.saved))
-            return iter(cast("Iterable[X]", opened)) if self._source is not iterator else iterator
-        for number in range(self.consumed):  # without a state of its own it is run up to where it stood
-            if next(islice(iterator, 1), _END) is _END:
+        self._source = cast("Any", iterator) if is_stateful(iterator) else None
+        if self._source is not None and state is not None:
+            self._source.load_state_dict(state)
+        else:
+            self._run_up(iterator)
+        return iterator
+
+    def _run_up(self, iterator: Iterator[X]) -> None:
+        """Take as many elements as the state says were taken: an iterator without a state of its own begins anew."""
+        for number in range(self.consumed):
+            try:
+                ended = next(iterator, _END) is _END
+            except Exception as error:  # it was reported when the element was due
+                self._problem, ended = error, False
+            if ended:
                 raise StateError(
                     f"the checkpoint stands at element {self.consumed} of {self!r}, which has {number} now: "
                     "the data has changed"
                 )
-        return iterator
+
+    def _check_end(self) -> None:
+        """Do not let an end that follows an error pass for the end of the data."""
+        problem, self._problem = self._problem, None
+        if problem is None:
+            return
+        if isgenerator(self._iterator):
+            raise FatalSampleError(
+                f"the generator in {self!r} has raised, which ends it, so the elements behind are lost: catch errors "
+                "inside of it, or wrap an iterator that can go on"
+            ) from problem
+        _log.warning("%r ended right behind an error (%r): elements behind it may be lost", self, problem)
 
     def _is_factory(self) -> bool:
         return callable(self.foreign) and not isinstance(self.foreign, (BaseNode, Iterable))
+
+    def _is_exclusive(self) -> bool:
+        """Return whether the clones of this node share an object that can be at one point only."""
+        return isinstance(self.foreign, (BaseNode, Iterator)) or (not self._is_factory() and is_stateful(self.foreign))
 
     def restorable(self, name: str = "") -> bool:
         return False
@@ -138,8 +180,8 @@ class Wrap(Node[X]):
 
     def describe(self) -> list[str]:
         """Return what `repr` shows, without the data."""
-        shown = self.foreign.__qualname__ if self._is_factory() and hasattr(self.foreign, "__qualname__") else type(self.foreign).__qualname__
-        return [shown] + [f"share={self.share!r}"] * (self.share is not None)
+        shown = getattr(self.foreign, "__qualname__", None) if self._is_factory() else None
+        return [str(shown or type(self.foreign).__qualname__)] + [f"share={self.share!r}"] * (self.share is not None)
 
 
 _END: Any = object()
@@ -178,6 +220,8 @@ def wrap(
 
     Raises:
         TypeError: If `foreign` is none of these.
+        ValueError: If `share` is not one of its values, or given with a factory; in a run, if several streams
+            would each deliver all elements.
     """
     if isinstance(foreign, Node):
         return cast("Node[X]", foreign)
