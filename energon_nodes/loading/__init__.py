@@ -1,0 +1,1 @@
+"""Loaders: streams on ranks and workers, checkpoints, and torch's DataLoaders."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
@@ -33,7 +33,7 @@ class PipelineDataset(IterableDataset[X]):
         self._context = context
         self._rank, self._world_size = rank, world_size
         # Workers that do not live on find the number of the next pass of their slot here.
-        self._passes = torch.zeros(_SLOTS, dtype=torch.int64).share_memory_()
+        self._passes = cast("torch.Tensor", torch.zeros(_SLOTS, dtype=torch.int64).share_memory_())
         self._ends: str | None = None
         if any(isinstance(part, Epochize) for part in graph.walk(node)):
             # Where a virtual epoch has stopped is more than a number: it is kept in a file for each slot.
@@ -44,7 +44,7 @@ class PipelineDataset(IterableDataset[X]):
         info = get_worker_info()
         slot, workers = (0, 0) if info is None else (info.id, info.num_workers)
         if slot >= _SLOTS:
-            raise ValueError(f"a pipeline's dataset can serve {_SLOTS} workers, got worker {slot}; use pipeline.loader(...)")
+            raise ValueError(f"a dataset serves up to {_SLOTS} workers, got worker {slot}; use pipeline.loader(...)")
         for part in graph.walk(self._node) if workers else ():
             part.check_worker()
         stream = slot * self._world_size + self._rank
@@ -125,4 +125,5 @@ def dataset(
     Returns:
         An `IterableDataset` whose iterators have `state_dict` and `load_state_dict`.
     """
-    return PipelineDataset(source, Context(seed=seed, on_error=on_error, tolerance=tolerance), *find_rank(rank, world_size))
+    context = Context(seed=seed, on_error=on_error, tolerance=tolerance)
+    return PipelineDataset(source, context, *find_rank(rank, world_size))

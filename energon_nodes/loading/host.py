@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from energon_nodes.core.errors import FatalSampleError, StateError
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
-from energon_nodes.loading.state import ENDED, NEXT, RUNNING, entry, split_entry
+from energon_nodes.loading.entries import ENDED, NEXT, RUNNING, Header, body_of, entry, header_of
 
-__all__ = ["HOLE", "Host"]
-
+__all__ = ["HOLE", "Host", "Stream"]
 
 
 class _Hole:
@@ -29,85 +29,133 @@ HOLE: Final[Any] = _Hole()
 _MOST_ERRORS = 8  # errors in a row that one turn waits for; then the turn is left empty
 
 
+class Stream:
+    """Run one stream, turn by turn: a clone of the graph with its own share and state.
+
+    Args:
+        node: The root of the clone, bound to its context.
+        quota: How many turns a pass has; None: as many as the graph gives outputs.
+    """
+
+    __slots__ = ("_errors", "_node", "_quota", "_start", "ended", "turns")
+
+    def __init__(self, node: Node[Any], quota: int | None) -> None:
+        self._node = node
+        self._quota = quota
+        self._start: Any = None  # the beginning of the next pass, where outputs of it fill up this one
+        self._errors = 0
+        self.turns = 0
+        """How many turns of this pass it has had."""
+        self.ended = False
+        """Whether it has delivered all outputs of its pass."""
+
+    def pull(self) -> Any:
+        """Return the output of the turn that is due, or HOLE if the stream has ended.
+
+        An exception is the output's; the next call goes on behind the failed element. A turn waits
+        for at most a few errors in a row, and not behind one that is fatal: it is then left empty
+        (`turns` counts it), so that no turn can take for ever.
+        """
+        if self.ended:
+            return HOLE
+        try:
+            pair = next(self._node.pairs(), None)
+            if pair is None and self._quota is not None:
+                pair = self._pad()
+        except Exception as error:
+            self._errors += 1
+            if self._errors == _MOST_ERRORS or isinstance(error, FatalSampleError):
+                self._had_turn()
+            raise
+        if pair is None:
+            self.ended = True
+            return HOLE
+        self._had_turn()
+        return pair[0]
+
+    def _had_turn(self) -> None:
+        self.turns += 1
+        self._errors = 0
+        if self.turns == self._quota:
+            self.ended = True
+
+    def _pad(self) -> Any:
+        """Go on with outputs of the next pass, which will begin anew when it is its turn."""
+        self._node.rewind()
+        if self._start is None:
+            self._start = self._node.snapshot()
+        pair = next(self._node.pairs(), None)
+        if pair is None:
+            raise FatalSampleError(
+                "a whole pass of a stream gave no output: there is nothing to fill up its turns with"
+            )
+        return pair
+
+    def state(self) -> bytes:
+        """Return the entry of the stream for the loader's state."""
+        header = Header(ENDED if self.ended else RUNNING, self.turns, self._errors)
+        return entry(header, (self._node.snapshot(), self._start))
+
+    def load(self, data: bytes) -> None:
+        """Go to the point of an entry."""
+        header, body = header_of(data), body_of(data)
+        try:
+            snapshot, start = body
+        except (TypeError, ValueError) as error:
+            raise StateError(f"an entry of the checkpoint cannot be read ({error}); the file is damaged") from error
+        if header.phase == NEXT and start is not None:
+            snapshot = start
+        self._node.load(snapshot)
+        self.turns, self._errors, self._start = header.turns, header.errors, start
+        self.ended = header.phase == ENDED
+        if header.phase == NEXT:
+            if start is None:
+                self._node.rewind()
+            self._begin_pass()
+
+    def rewind(self) -> None:
+        """Begin the next pass."""
+        if self._start is None:
+            self._node.rewind()
+        else:
+            self._node.load(self._start)
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        self.turns = self._errors = 0
+        self._start = None
+        self.ended = False
+
+    def stop(self) -> None:
+        """Stop the threads and iterators of the graph."""
+        self._node.stop()
+
+
 class Host:
-    """Run some streams of a pipeline, each a clone of the graph with its own share and state.
+    """Hold the streams of one process; each is made on first use.
 
     Args:
         node: The root of the graph.
         context: The context of stream 0; the others differ in the number.
+        quota: How many turns a pass of each stream has, or None.
     """
 
-    def __init__(self, node: Node[Any], context: Context) -> None:
+    def __init__(self, node: Node[Any], context: Context, quota: int | None) -> None:
         self._node = node
         self._context = context
-        self._streams: dict[int, Node[Any]] = {}
-        self._ended: set[int] = set()
-        self._errors: dict[int, int] = {}
+        self._quota = quota
+        self._streams: dict[int, Stream] = {}
 
-    def stream(self, number: int) -> Node[Any]:
-        """Return the graph of a stream; it is made on first use."""
+    def stream(self, number: int) -> Stream:
+        """Return a stream by its number."""
         found = self._streams.get(number)
         if found is None:
-            found = self._streams[number] = self._node.clone()
-            found.bind(replace(self._context, stream=number))
+            node = self._node.clone()
+            node.bind(replace(self._context, stream=number))
+            found = self._streams[number] = Stream(node, self._quota)
         return found
-
-    def pull(self, number: int) -> Any:
-        """Return the next output of a stream, or HOLE if it has ended.
-
-        An exception is the output's; the next call goes on behind the failed element. A turn waits
-        for at most a few errors in a row, then it is a HOLE, so that no turn can take for ever.
-        """
-        if number in self._ended:
-            return HOLE
-        try:
-            value = next(self.stream(number).pairs())[0]
-        except StopIteration:
-            self._ended.add(number)
-            value = HOLE
-        except Exception:
-            self._errors[number] = self._errors.get(number, 0) + 1
-            raise
-        if self._errors:
-            self._errors.pop(number, None)
-        return value
-
-    def gives_up(self, number: int) -> bool:
-        """Return whether a stream's turn had so many errors that it is to be left empty."""
-        if self._errors.get(number, 0) < _MOST_ERRORS:
-            return False
-        del self._errors[number]
-        return True
-
-    def has_ended(self, number: int) -> bool:
-        """Return whether a stream has delivered all elements of its pass."""
-        return number in self._ended
-
-    @property
-    def ended(self) -> int:
-        """The number of streams that have delivered all elements of their pass."""
-        return len(self._ended)
-
-    def state(self, number: int) -> bytes:
-        """Return the entry of a stream for the loader's state."""
-        return entry(ENDED if number in self._ended else RUNNING, self.stream(number).snapshot())
-
-    def load(self, number: int, data: bytes) -> None:
-        """Set a stream to the point of an entry."""
-        phase, snapshot = split_entry(data)
-        self.stream(number).load(snapshot)
-        self._ended.discard(number)
-        if phase == ENDED:
-            self._ended.add(number)
-        elif phase == NEXT:
-            self.stream(number).rewind()
-
-    def rewind(self, number: int) -> None:
-        """Let a stream begin its next pass."""
-        self._ended.discard(number)
-        self.stream(number).rewind()
 
     def stop(self) -> None:
         """Stop the threads and iterators of all streams."""
-        for node in self._streams.values():
-            node.stop()
+        for stream in self._streams.values():
+            stream.stop()

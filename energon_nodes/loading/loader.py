@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from energon_nodes.core import graph
 from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node, add_verb
 from energon_nodes.core.share import Context, ErrorPolicy
-from energon_nodes.loading.engines import Engine, LocalEngine, WorkerEngine, WorkerSettings
+from energon_nodes.loading.engines import Engine, LocalEngine
 from energon_nodes.loading.host import HOLE
-from energon_nodes.loading.state import ENDED, check_loader_state, plain_dumps, split_entry
+from energon_nodes.loading.reports import counts_of, plan_of
+from energon_nodes.loading.session import Session
+from energon_nodes.loading.state import Run, load_position, save_position
 from energon_nodes.loading.topology import Topology, find_rank
+from energon_nodes.loading.uneven import Uneven, quota_of, rank_length, warn_of_uneven_ranks
+from energon_nodes.loading.worker_engine import WorkerEngine, WorkerSettings
 from energon_nodes.loading.workers import check_picklable
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["Loader", "loader"]
 
@@ -30,8 +35,8 @@ class Loader(Generic[X]):
     """Iterate over a pipeline, pass after pass; `pipeline.loader(...)` makes it.
 
     Every `for` is a pass: the first begins at the start or at the loaded state, the following ones
-    with the next pass. `state_dict` describes the last output that was received, however far the
-    workers are ahead.
+    with the next pass, also if the one before was left early. `state_dict` describes the last output
+    that was received, however far the workers are ahead.
 
     Example:
         >>> import energon_nodes as en
@@ -50,62 +55,34 @@ class Loader(Generic[X]):
         self,
         node: Node[X],
         context: Context,
-        streams: int | None,
-        placement: tuple[int, int, int],
+        topology: Topology,
+        uneven: Uneven,
         settings: WorkerSettings,
+        *,
+        fixed: bool,
     ) -> None:
         self._node = node.clone()
+        self._run = Run(self._node, context.seed, uneven)
         self._context = context
-        self._wanted_streams = streams
-        self._rank, self._world_size, self._num_workers = placement
+        self._uneven: Uneven = uneven
         self._settings = settings
-        self._topology = self._place(streams)
-        self._check_graph()
-        self._engine: Engine | None = None
-        self._loaded: dict[str, Any] | None = None
-        self._touched = False  # whether any pass was begun
-        self._iteration = 0  # the number of the latest iteration
-        self._begun = 0  # the number of the latest that has begun
+        self._fixed = fixed  # whether the number of streams was asked for
+        self._check_workers(topology.num_workers)
+        self._adopt(topology)
+        self._session = Session(self._make_engine)
+        warn_of_uneven_ranks(self._node, topology, self._quota)
 
     # ---- iterating ---------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[X]:
-        self._iteration += 1
-        return _Iteration(self, self._iteration)
+        return _Iteration(self._session)
 
     def __len__(self) -> int:
         """Return the number of outputs of this rank in one pass."""
-        lengths = [self._node.length(stream, self._topology.streams) for stream in self._topology.hosted]
-        if None in lengths or float("inf") in lengths:
+        length = rank_length(self._node, self._topology, self._quota)
+        if length is None or length == float("inf"):
             len(self._node)  # raises, and says why
-        return sum(int(length) for length in lengths if length is not None)
-
-    def _begin(self) -> bool:
-        """Go to where an iteration begins; return whether it goes on from a loaded state."""
-        engine = self._running_engine()
-        state, self._loaded = self._loaded, None
-        if state is not None:
-            entries = {number: state[f"stream.{number}"] for number in self._topology.hosted}
-            engine.begin(state["turn"] // self._world_size, entries)
-            self._touched = True
-            if all(entry[:1] == ENDED for entry in entries.values()):
-                engine.next_pass()
-                return False
-            return True
-        if self._touched:
-            engine.next_pass()
-        else:
-            engine.begin(0, {})
-            self._touched = True
-        return False
-
-    def _running_engine(self) -> Engine:
-        if self._engine is None:
-            if self._num_workers:
-                self._engine = WorkerEngine(self._node, self._run_context(), self._topology, self._settings)
-            else:
-                self._engine = LocalEngine(self._node, self._run_context(), self._topology)
-        return self._engine
+        return int(length or 0)
 
     # ---- state -------------------------------------------------------------------------------
 
@@ -114,25 +91,17 @@ class Loader(Generic[X]):
 
         Returns:
             A flat dictionary of plain values; `stream.<number>` holds one `bytes` for each stream of
-            this rank. `torch.load(weights_only=True)` accepts it.
+            this rank. `torch.load(weights_only=True)` accepts it, and `torch.distributed.checkpoint`
+            takes the loader as it is.
         """
-        if self._loaded is not None:
-            return dict(self._loaded)
-        engine = self._running_engine()
-        state: dict[str, Any] = {
-            "format": graph.FORMAT,
-            "graph": plain_dumps(graph.signature(self._node)),
-            "seed": self._context.seed,
-            "streams": self._topology.streams,
-            "turn": engine.turn * self._world_size,
-        }
-        return state | {f"stream.{number}": data for number, data in engine.entries().items()}
+        return save_position(self._run, self._session.position(), self._topology.streams, self._topology.world_size)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go to a saved state: the next `for` continues there.
 
         The number of workers may differ from that of the saving run, and so may the number of
-        ranks if the state holds the streams of all of them.
+        ranks if the state holds the streams of all of them. If the pass of the state was at its
+        end, the next `for` is the pass that follows.
 
         Args:
             state_dict: The result of `state_dict` of a loader over an equal pipeline.
@@ -140,33 +109,30 @@ class Loader(Generic[X]):
         Raises:
             StateError: If the state belongs to another pipeline, seed, or number of streams.
         """
-        check_loader_state(state_dict, self._node, self._context.seed)
-        streams = state_dict["streams"]
-        if self._wanted_streams not in (None, streams):
-            raise StateError(
-                f"the checkpoint has {streams} streams, this loader was built with streams={self._wanted_streams}: build it "
-                "without streams=, and it takes the number of the checkpoint"
-            )
-        topology = self._place(streams)
-        missing = [stream for stream in topology.hosted if f"stream.{stream}" not in state_dict]
-        if missing:
-            raise StateError(
-                f"the checkpoint lacks the streams {missing[:10]} of rank {self._rank} of {self._world_size}: it was saved by "
-                "one rank of several; merge the states of all ranks with energon_nodes.merge_states"
-            )
-        if state_dict["turn"] % self._world_size:
-            raise StateError(
-                f"the checkpoint stands at turn {state_dict['turn']}, in the middle of a round of {self._world_size} ranks: "
-                "save after a number of outputs that the number of ranks divides"
-            )
-        for stream in topology.hosted:
-            split_entry(state_dict[f"stream.{stream}"])  # damaged bytes are reported here, not in a worker
+        topology = self._topology_of(state_dict)
+        position = load_position(state_dict, self._run, topology.hosted, topology.world_size)
         if topology != self._topology:
-            self.close()
-            self._topology = topology
-        if self._begun == self._iteration:
-            self._iteration += 1  # the present iteration is out of date; one that has not begun takes the new state
-        self._loaded = dict(state_dict)
+            self._adopt(topology)
+            self._session.close()
+        self._session.go_to(position)
+
+    def _topology_of(self, state: Any) -> Topology:
+        """Return the topology that a state asks for: its number of streams on our ranks and workers."""
+        streams = cast("dict[str, Any]", state).get("streams") if isinstance(state, dict) else None
+        if streams == self._topology.streams or not isinstance(streams, int):
+            return self._topology
+        if self._fixed:
+            raise StateError(
+                f"the checkpoint has {streams} streams, this loader was built with streams={self._topology.streams}: "
+                "build it without streams=, and it takes the number of the checkpoint"
+            )
+        try:
+            return replace(self._topology, streams=streams)
+        except ValueError as error:
+            raise StateError(
+                f"the checkpoint has {streams} streams, which cannot be spread evenly over "
+                f"{self._topology.world_size} ranks with {self._topology.num_workers} workers each"
+            ) from error
 
     # ---- looking at it -----------------------------------------------------------------------
 
@@ -181,13 +147,9 @@ class Loader(Generic[X]):
             >>> import energon_nodes as en
             >>> loader = en.items([1, 0, 2]).map(lambda x: 1 / x, on_error="skip").loader()
             >>> list(loader), loader.counts()
-            ([1.0, 0.5], {'Map(fn=<lambda>)': {'skipped': 0, 'failed': 1}})
+            ([1.0, 0.5], {"Map(fn=<lambda>, on_error='skip')": {'skipped': 0, 'failed': 1}})
         """
-        found: dict[str, dict[str, int]] = {}
-        for number in self._topology.hosted:
-            _, snapshot = split_entry(self.state_dict()[f"stream.{number}"])
-            _add_counts(found, self._node, snapshot)
-        return found
+        return counts_of(self._node, self._session.position().entries.values())
 
     def restore(self, key: Any) -> X:
         """Rebuild the output with this restore key, to look at it; the streams are not touched.
@@ -203,90 +165,81 @@ class Loader(Generic[X]):
         return node.restore(key)
 
     def plan(self) -> str:
-        """Return which streams run where, and what each stream buffers, as text.
+        """Return which streams run where, what each of them buffers, and how they end, as text.
 
         Example:
             >>> import energon_nodes as en
             >>> print(en.items(range(9)).shuffle(4).loader(streams=2).plan())
             2 streams on 1 rank; rank 0 hosts 2, in this process
+            9 outputs of this rank in a pass; the streams give 5, 4
             Shuffle(size=4): one for each stream, 2 in this process
         """
-        topology, workers = self._topology, max(1, self._num_workers)
-        each = len(topology.hosted) // workers
-        where = f"{each} in each of {workers} workers" if self._num_workers else "in this process"
-        ranks = f"{self._world_size} rank" + "s" * (self._world_size > 1)
-        lines = [f"{topology.streams} streams on {ranks}; rank {self._rank} hosts {len(topology.hosted)}, {where}"]
-        place = "each worker" if self._num_workers else "this process"
-        lines += [f"{node!r}: one for each stream, {each} in {place}" for node in graph.walk(self._node) if graph.buffers_of(node)]
-        return "\n".join(lines)
+        return plan_of(self._node, self._topology, self._quota)
+
+    @property
+    def topology(self) -> Topology:
+        """Which streams run on which rank and worker."""
+        return self._topology
 
     def close(self) -> None:
-        """End the worker processes and threads; the next iteration starts them again where this one stood."""
-        if self._engine is not None:
-            if self._loaded is None and self._touched:
-                self._loaded = self.state_dict()
-            self._engine.close()
-            self._engine = None
+        """End the worker processes and threads; the next `for` starts them again where this one stood."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
-    # ---- checks at construction --------------------------------------------------------------
+    # ---- how it is set up ----------------------------------------------------------------------
 
-    def _place(self, streams: int | None) -> Topology:
-        default = self._world_size * max(1, self._num_workers)
-        return Topology(default if streams is None else streams, self._rank, self._world_size, self._num_workers)
+    def _check_workers(self, num_workers: int) -> None:
+        if not num_workers:
+            return
+        for node in graph.walk(self._node):
+            node.check_worker()
+        method = self._settings.mp_context or multiprocessing.get_start_method(allow_none=True)
+        method = method or multiprocessing.get_all_start_methods()[0]  # the first is the default
+        if method != "fork":
+            check_picklable(self._node, method)
+            try:
+                pickle.dumps(self._context.on_error)
+            except Exception as error:
+                raise ValueError(
+                    f"on_error={self._context.on_error!r} cannot be pickled, which mp_context={method!r} needs to "
+                    f'start workers: {error}; use a named function at the top of a module, or mp_context="fork"'
+                ) from error
 
-    def _check_graph(self) -> None:
-        if self._num_workers:
-            for node in graph.walk(self._node):
-                node.check_worker()
-            if self._settings.mp_context in ("spawn", "forkserver"):
-                check_picklable(self._node, self._settings.mp_context)
-        self._node.clone().bind(self._run_context())  # nodes that cannot be split into streams say so now
+    def _adopt(self, topology: Topology) -> None:
+        context = replace(self._context, streams=topology.streams)
+        self._node.clone().bind(context)  # nodes that cannot be split into streams say so now
+        self._quota = quota_of(self._node, topology.streams, self._uneven)
+        self._topology = topology
+
+    def _make_engine(self) -> Engine:
+        context = self._run_context()
+        if self._topology.num_workers:
+            return WorkerEngine(self._node, context, self._topology, self._quota, self._settings)
+        return LocalEngine(self._node, context, self._topology, self._quota)
 
     def _run_context(self) -> Context:
         return replace(self._context, streams=self._topology.streams)
 
 
 class _Iteration(Iterator[X]):
-    """One `for` over a loader; it ends when another begins or a state is loaded."""
+    """One `for` over a loader; it is refused when another has begun or a state was loaded."""
 
-    def __init__(self, loader: Loader[X], number: int) -> None:
-        self._loader = loader
-        self._number = number
-        self._begun = False
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._number = session.new_iteration()
 
     def __next__(self) -> X:
-        loader = self._loader
-        if self._number != loader._iteration:  # pyright: ignore[reportPrivateUsage]
-            raise RuntimeError("this iterator is out of date: the loader was iterated again or a state was loaded since")
-        if not self._begun:
-            self._begun = True
-            self._resumed = loader._begin()  # pyright: ignore[reportPrivateUsage]
-            loader._begun = self._number  # pyright: ignore[reportPrivateUsage]
-        engine = loader._running_engine()  # pyright: ignore[reportPrivateUsage]
-        value = engine.take()
-        if value is HOLE and self._resumed:  # the state was taken behind the last output: an empty pass helps nobody
-            engine.next_pass()
-            value = engine.take()
-        self._resumed = False
+        value = self._session.take(self._number)
         if value is HOLE:
             raise StopIteration
         return value
-
-
-def _add_counts(found: dict[str, dict[str, int]], node: Node[Any], snapshot: Any) -> None:
-    (_, skipped, failed), _, below = snapshot
-    if skipped or failed:
-        entry = found.setdefault(repr(node), {"skipped": 0, "failed": 0})
-        entry["skipped"] += skipped
-        entry["failed"] += failed
-    for source, part in zip(node.sources_of(), below, strict=True):
-        _add_counts(found, source, part)
 
 
 @add_verb
@@ -298,6 +251,7 @@ def loader(
     seed: int = 0,
     rank: int | None = None,
     world_size: int | None = None,
+    uneven: Uneven = "allow",
     prefetch_factor: int = 2,
     pin_memory: bool = False,
     persistent_workers: bool = True,
@@ -312,10 +266,25 @@ def loader(
     with the same `streams` any number of workers and ranks that divides it gives the same outputs in
     the same order, also across a resume.
 
+    Streams may end at different times, and so may ranks. `uneven="allow"`, the default, gives every
+    element once: nothing is dropped and nothing repeated in silence. But a loop that synchronises the
+    ranks needs the same number of outputs on each, and would wait for ever otherwise; a loader of several
+    ranks whose numbers differ, or cannot be known, says so in the log. "drop" ends every stream after as
+    many outputs as the shortest has. "pad" lets the shorter ones go on, up to as many as the longest has,
+    with the first outputs of their next pass; that pass then begins as if nothing had been taken. Both
+    count by streams, so a pass is the same under any number of ranks and resumes under any other; streams
+    that lose elements to `SkipSample` or an error policy are filled up under both. They need a pipeline of known
+    length. For others, `.repeat().epochize(n)` gives all ranks the same number if `n` is a multiple of `streams`.
+
     Example:
         >>> import energon_nodes as en
         >>> list(en.items(range(4)).loader(streams=2))
         [0, 1, 2, 3]
+        >>> for uneven in ("allow", "drop", "pad"):
+        ...     list(en.items("abcde").loader(streams=2, uneven=uneven))
+        ['a', 'b', 'c', 'd', 'e']
+        ['a', 'b', 'c', 'd']
+        ['a', 'b', 'c', 'd', 'e', 'b']
 
     Args:
         source: The pipeline.
@@ -326,6 +295,7 @@ def loader(
         rank: This rank among those that read different data; None asks `torch.distributed`, then torchrun's
             environment.
         world_size: The number of such ranks; given with `rank`.
+        uneven: What happens when streams end at different times: "allow", "drop" or "pad".
         prefetch_factor: How many outputs each worker makes ahead.
         pin_memory: Whether tensors are copied to pinned memory.
         persistent_workers: Whether workers live on between passes.
@@ -338,17 +308,20 @@ def loader(
         A `Loader` with `state_dict` and `load_state_dict`.
 
     Raises:
-        ValueError: If the numbers do not fit each other, a node cannot run where it is to run, or the graph
-            cannot be pickled for "spawn" and "forkserver".
+        ValueError: If the numbers do not fit each other, a node cannot run where it is to run, lengths that
+            `uneven` needs are not known, or the graph cannot be pickled for "spawn" and "forkserver".
     """
     if num_workers and prefetch_factor < 1:
         raise ValueError(f"a loader needs prefetch_factor >= 1, got prefetch_factor={prefetch_factor}")
+    if timeout < 0:
+        raise ValueError(f"a loader needs timeout >= 0, got timeout={timeout}")
     if mp_context not in (None, "fork", "spawn", "forkserver"):
         raise ValueError(f'a loader needs mp_context="fork", "spawn", "forkserver" or None, got {mp_context!r}')
     if tolerance < 0:
         raise ValueError(f"a loader needs tolerance >= 0, got tolerance={tolerance}")
+    place, size = find_rank(rank, world_size)
+    default = size * max(1, num_workers)
+    topology = Topology(default if streams is None else streams, place, size, num_workers)
     context = Context(seed=seed, on_error=on_error, tolerance=tolerance)
     settings = WorkerSettings(prefetch_factor, pin_memory, persistent_workers, mp_context, timeout)
-    return Loader(source, context, streams, (*find_rank(rank, world_size), num_workers), settings)
-
-
+    return Loader(source, context, topology, uneven, settings, fixed=streams is not None)

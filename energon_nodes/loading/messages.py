@@ -7,9 +7,9 @@ import io
 import pickle
 import traceback
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, cast
 
-from torch.utils.data._utils.pin_memory import pin_memory  # the function that DataLoader itself uses
+from torch.utils.data._utils import pin_memory as torch_pinning  # with the function that DataLoader itself uses
 
 from energon_nodes.core.errors import WorkerError
 from energon_nodes.loading.host import HOLE
@@ -22,42 +22,70 @@ class Message:
 
     Its value is pickled inside `__reduce__`, where a failure can be caught and sent in its place;
     a failure in the queue's own thread would never be reported and the loader would wait for ever.
+
+    Args:
+        turn: The rank's own turn; `-1 - worker` where that worker could not begin, and its error says why.
+        value: The output, or HOLE.
+        errors: What was raised before the output was found, packed.
+        state: The entry of the turn's stream behind the output; None where it has not changed.
+        unsaved: The packed error that says why the stream has no entry, in place of `state`.
     """
 
-    __slots__ = ("errors", "state", "turn", "value")
+    __slots__ = ("errors", "state", "turn", "unsaved", "value")
 
-    def __init__(self, turn: int, value: Any, errors: list[bytes], state: bytes | None) -> None:
+    def __init__(
+        self,
+        turn: int,
+        value: Any = HOLE,
+        errors: list[bytes] | None = None,
+        state: bytes | None = None,
+        unsaved: bytes | None = None,
+    ) -> None:
         self.turn = turn
         self.value = value
-        self.errors = errors
+        self.errors = [] if errors is None else errors
         self.state = state
+        self.unsaved = unsaved
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.value is HOLE:
-            return (Message, (self.turn, HOLE, self.errors, self.state))
+        value, errors = self.value, self.errors
+        rest = (self.state, self.unsaved)
+        if value is HOLE:
+            return (Message, (self.turn, HOLE, errors, *rest))
         try:
-            packed = bytes(ForkingPickler.dumps(self.value))
+            buffer = io.BytesIO()
+            ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
+            return (_unpack, (self.turn, buffer.getvalue(), errors, *rest))
         except Exception as error:
             problem = WorkerError(
-                f"an output of type {type(self.value).__qualname__} cannot be sent from a worker to the loader: {error!r}; "
+                f"an output of type {type(value).__qualname__} cannot be sent from a worker to the loader: {error!r}; "
                 "return data that can be pickled (tensors, arrays, plain objects), or use num_workers=0"
             )
-            return (Message, (self.turn, HOLE, [*self.errors, pack_error(problem)], self.state))
-        return (_unpack, (self.turn, packed, self.errors, self.state))
+            return (Message, (self.turn, HOLE, [*errors, pack_error(problem)], *rest))
 
     def pin_memory(self, device: Any = None) -> Message:
         """Pin the value's tensors; torch's DataLoader calls this in its pinning thread."""
-        self.value = _pin(self.value, device)
+        if self.value is HOLE:
+            return self
+        try:
+            self.value = _pin(self.value, device)
+        except Exception as error:
+            kind = type(self.value).__qualname__
+            self.value = HOLE
+            self.errors.append(pack_error(WorkerError(f"an output of type {kind} cannot be pinned: {error!r}")))
         return self
 
 
-def _unpack(turn: int, packed: bytes, errors: list[bytes], state: bytes | None) -> Message:
+def _unpack(turn: int, packed: bytes, errors: list[bytes], state: bytes | None, unsaved: bytes | None) -> Message:
     try:
         value = pickle.loads(packed)
     except Exception as error:
-        problem = WorkerError(f"an output of a worker cannot be unpickled in the loader: {error!r}")
-        return Message(turn, HOLE, [*errors, pack_error(problem)], state)
-    return Message(turn, value, errors, state)
+        problem = WorkerError(
+            f"an output of a worker cannot be unpickled in the loader: {error!r}; return data that can be pickled "
+            "(tensors, arrays, plain objects), or use num_workers=0"
+        )
+        return Message(turn, HOLE, [*errors, pack_error(problem)], state, unsaved)
+    return Message(turn, value, errors, state, unsaved)
 
 
 def _pin(value: Any, device: Any) -> Any:
@@ -65,7 +93,7 @@ def _pin(value: Any, device: Any) -> Any:
         for field in dataclasses.fields(value):
             object.__setattr__(value, field.name, _pin(getattr(value, field.name), device))
         return value
-    return pin_memory(value, device)
+    return cast("Any", torch_pinning).pin_memory(value, device)
 
 
 def pack_error(error: BaseException) -> bytes:
@@ -76,18 +104,23 @@ def pack_error(error: BaseException) -> bytes:
         pickle.loads(packed)  # an exception with arguments of its own may pickle and not come back
     except Exception:
         packed = b""
-    buffer = io.BytesIO()
-    pickle.dump((packed, text), buffer)
-    return buffer.getvalue()
+    return pickle.dumps((packed, f"{type(error).__qualname__}: {_text(error)}", text))
 
 
 def unpack_error(data: bytes, worker: int) -> BaseException:
-    """Return the exception of a worker: of its own type where that is possible, with the worker's traceback as a note."""
-    packed, text = pickle.loads(data)
-    if packed:
+    """Return the exception of a worker, of its own type if possible, with the worker's traceback as a note."""
+    packed, short, text = pickle.loads(data)
+    try:
         error, notes = pickle.loads(packed)
         error.__notes__ = list(notes)
-    else:
-        error = WorkerError("an exception that cannot be pickled was raised")
+    except Exception:  # its class cannot be pickled, or is not known in this process
+        error = WorkerError(f"worker {worker} raised an exception that cannot be pickled: {short}")
     error.add_note(f"raised in worker {worker}; its traceback:\n{text}")
     return error
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot be shown)"

@@ -8,6 +8,7 @@ the number of streams alone.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,6 +67,23 @@ class Topology:
         """Return the stream that the rank's own turn number `turn` belongs to."""
         return turn % (self.streams // self.world_size) * self.world_size + self.rank
 
+    def due(self, turns: Sequence[int | None]) -> int:
+        """Return the rank's own turn that is due.
+
+        Args:
+            turns: For each of the `hosted` streams how many turns it has had, None if it has ended.
+
+        Example:
+            >>> Topology(streams=3).due([2, 1, 1]), Topology(streams=3).due([2, None, 2])
+            (4, 6)
+        """
+        each = len(self.hosted)
+        return min((had * each + place for place, had in enumerate(turns) if had is not None), default=0)
+
+    def of_worker(self, worker: int) -> list[int]:
+        """Return the numbers of the streams that a worker runs."""
+        return self.hosted[worker :: self.num_workers]
+
     def worker_of(self, turn: int) -> int:
         """Return the worker that makes the output of the rank's own turn number `turn`."""
         return turn % max(1, self.num_workers)
@@ -84,7 +102,9 @@ def find_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if rank is not None and world_size is not None:
         return rank, world_size
     if rank is not None or world_size is not None:
-        raise ValueError(f"a loader needs both rank and world_size or neither, got rank={rank}, world_size={world_size}")
+        raise ValueError(
+            f"a loader needs both rank and world_size or neither, got rank={rank}, world_size={world_size}"
+        )
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():

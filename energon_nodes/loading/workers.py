@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
+import queue
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,21 +14,23 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
-from energon_nodes.loading.host import HOLE, Host
+from energon_nodes.loading.entries import as_next
+from energon_nodes.loading.host import HOLE, Host, Stream
 from energon_nodes.loading.messages import Message, pack_error
-from energon_nodes.loading.state import NEXT, in_phase
 from energon_nodes.loading.topology import Topology
 
 __all__ = ["Command", "StreamDataset", "check_picklable"]
 
+_LOOK_AFTER = 2.0  # seconds after which a waiting worker looks whether its parent lives
+
 
 @dataclass(frozen=True)
 class Command:
-    """Tell the workers where an iteration begins.
+    """Tell a worker where an iteration begins.
 
     Args:
-        turn: The first turn of this rank that is due.
-        entries: The streams' entries of the loader's state; a stream without one begins afresh.
+        turn: The first turn of the rank that is due.
+        entries: Entries of the loader's state for the worker's streams; one without begins afresh.
     """
 
     turn: int
@@ -42,60 +47,54 @@ class StreamDataset(IterableDataset[Message]):
         node: The root of the graph.
         context: The context of stream 0.
         topology: Which streams run on which worker.
-        commands: A queue for each worker, through which workers that live on get their next command.
+        quota: How many turns a pass of each stream has, or None.
     """
 
-    def __init__(self, node: Node[Any], context: Context, topology: Topology, commands: list[Any]) -> None:
-        self._node = node
-        self._context = context
-        self._topology = topology
-        self._commands = commands
-        self._host: Host | None = None
+    def __init__(self, node: Node[Any], context: Context, topology: Topology, quota: int | None) -> None:
+        self.topology = topology
+        self.commands: list[Any] = []
+        """A queue for each worker, through which it gets the command of each iteration."""
+        self._host = Host(node, context, quota)
         self._sent: dict[int, bytes] = {}
-        self.first: Command | None = None
-        """The command for workers that are started now."""
 
     def __iter__(self) -> Iterator[Message]:
         info = get_worker_info()
         assert info is not None
         return _Turns(self, info.id)
 
-    def begin(self, worker: int) -> tuple[Host, int]:
+    def begin(self, worker: int) -> tuple[list[Stream], int]:
         """Set the worker's streams to where the loader says; return them and the first due turn."""
-        command = self._commands[worker].get() if self._host is not None or self.first is None else self.first
-        self.first = None
-        if self._host is None:
-            self._host = Host(self._node, self._context)
-        topology = self._topology
-        for number in topology.hosted[worker :: topology.num_workers]:
+        command = _wait_for(self.commands[worker])
+        streams: list[Stream] = []
+        for number in self.topology.of_worker(worker):
+            stream = self._host.stream(number)
+            streams.append(stream)
             wanted = command.entries.get(number)
             have = self._sent.get(number)
             if wanted is None or wanted == have:
                 continue
-            if have is not None and wanted == in_phase(have, NEXT):
-                self._host.rewind(number)  # it stands where the loader saw it last: its buffers can stay
-            else:
-                self._host.load(number, wanted)
             self._sent.pop(number, None)
-        return self._host, command.turn
+            if have is not None and wanted == as_next(have):
+                stream.rewind()  # it stands where the loader saw it last: nothing has to be read again
+            else:
+                stream.load(wanted)
+        return streams, command.turn
 
-    def answer(self, host: Host, turn: int) -> Message:
-        """Make the output of one turn, with the state of its stream after it."""
-        number = self._topology.stream_at(turn)
+    def answer(self, stream: Stream, number: int, turn: int) -> Message:
+        """Make the output of one turn, with the state of its stream behind it."""
         errors: list[bytes] = []
         value: Any = HOLE
-        while not host.gives_up(number):
+        before = stream.turns
+        while stream.turns == before and not stream.ended:
             try:
-                value = host.pull(number)
-                break
+                value = stream.pull()
             except Exception as error:
                 errors.append(pack_error(error))
         try:
-            state = self._sent[number] = host.state(number)
-        except Exception as error:  # a value in a buffer that has no encoder, say
-            errors.append(pack_error(error))
-            state = None
+            state = self._sent[number] = stream.state()
+        except Exception as error:  # a value in a buffer that has no encoder, say: it counts when the state is wanted
             self._sent.pop(number, None)
+            return Message(turn, value, errors, unsaved=pack_error(error))
         return Message(turn, value, errors, state)
 
 
@@ -105,34 +104,50 @@ class _Turns(Iterator[Message]):
     def __init__(self, dataset: StreamDataset, worker: int) -> None:
         self._dataset = dataset
         self._worker = worker
-        self._host: Host | None = None
+        self._numbers = dataset.topology.of_worker(worker)
+        self._streams: list[Stream] | None = None
         self._due = self._turn = 0
 
     def __next__(self) -> Message:
-        dataset, topology = self._dataset, self._dataset._topology  # pyright: ignore[reportPrivateUsage]
-        if self._host is None:
-            self._host, self._due = dataset.begin(self._worker)
+        topology = self._dataset.topology
+        if self._streams is None:
+            try:
+                self._streams, self._due = self._dataset.begin(self._worker)
+            except Exception as error:
+                self._streams = []
+                return Message(-1 - self._worker, HOLE, [pack_error(error)])
             self._turn = self._due - topology.worker_of(self._due) + self._worker
+        if all(stream.ended for stream in self._streams):
+            raise StopIteration
         turn, self._turn = self._turn, self._turn + topology.num_workers
-        number = topology.stream_at(turn)
-        if turn < self._due:
-            return Message(turn, HOLE, [], None)
-        if self._host.has_ended(number):
-            mine = topology.hosted[self._worker :: topology.num_workers]
-            if all(self._host.has_ended(other) for other in mine):
-                raise StopIteration
-            return Message(turn, HOLE, [], None)
-        return dataset.answer(self._host, turn)
+        before, place = divmod(turn, len(topology.hosted))
+        place //= topology.num_workers
+        stream = self._streams[place]
+        if turn < self._due or stream.ended or stream.turns > before:  # it has no turn here, or has had it
+            return Message(turn)
+        return self._dataset.answer(stream, self._numbers[place], turn)
+
+
+def _wait_for(commands: Any) -> Command:
+    parent = multiprocessing.parent_process()
+    while True:
+        try:
+            return commands.get(timeout=_LOOK_AFTER)
+        except queue.Empty:
+            if parent is None or not parent.is_alive():
+                os._exit(1)  # there is nobody to report to
 
 
 def check_picklable(node: Node[Any], method: str) -> None:
     """Raise a ValueError that names the node if part of a graph cannot be sent to a new process."""
-    for source in node.sources_of():
-        check_picklable(source, method)
     try:
         pickle.dumps(node)
+        return
     except Exception as error:
-        raise ValueError(
-            f"{node!r} cannot be pickled, which mp_context={method!r} needs to start workers: {error}; use named functions "
-            'at the top of a module instead of lambdas and local functions, or mp_context="fork"'
-        ) from error
+        problem = error
+    for source in node.sources_of():
+        check_picklable(source, method)  # where the fault lies further down, that node is named
+    raise ValueError(
+        f"{node!r} cannot be pickled, which mp_context={method!r} needs to start workers: {problem}; use named "
+        'functions at the top of a module instead of lambdas and local functions, or mp_context="fork"'
+    ) from problem
