@@ -49,6 +49,7 @@ from energon_nodes.core.node import Node, add_verb, registered_nodes
 from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context
 from energon_nodes.loading.dataset import PipelineDataset
+from energon_nodes.loading.distributed import gather_state, scatter_state
 from energon_nodes.loading.loader import Loader
 from energon_nodes.loading.state import merge_states
 from energon_nodes.samples.decode import Decoder
