@@ -25,7 +25,7 @@ from torch import nn
 
 import energon_nodes as en
 
-PIECES = 480
+PIECES = 512
 PIECE = 112  # pixels of a piece, before the random crop
 CROP = 96
 BATCH = 32
@@ -143,22 +143,20 @@ def train_in_new_process(folder: Path, checkpoint: Path, workers: int) -> list[S
 def show(first: list[Step], resumed: dict[int, list[Step]]) -> bool:
     """Print the steps of the first run beside those of the resumed ones; return whether all are equal."""
     saved_at = next(i for i, step in enumerate(first) if (step["pass"] - 1, step["step"]) == SAVE_AT) + 1
+    print("\nbatch: the beginning of a SHA-256 of keys, pixels and labels; all steps are compared, not all shown")
     heads = [f"resumed, {workers} worker{'s' * (workers != 1)}" for workers in resumed]
     print(f"\n {'pass':>4} {'step':>4}   {'first key':<9}   {'loss':>6}   {'batch':<8}   " + "   ".join(heads))
-    equal = all(len(steps) == len(first) - saved_at for steps in resumed.values())
     for i, step in enumerate(first):
         row = f" {step['pass']:>4} {step['step']:>4}   {step['first']:<9}   {step['loss']:6.3f}   {step['batch']}   "
         for head, steps in zip(heads, resumed.values(), strict=True):
             later = steps[i - saved_at] if 0 <= i - saved_at < len(steps) else None
-            same = later == step
-            equal = equal and (same or i < saved_at)
-            cell = "" if i < saved_at else f"{later['batch'] if later else 'missing'} {'same' if same else 'DIFFERS'}"
-            row += f"{cell:<{len(head) + 3}}"
-        if step["pass"] > 1 or step["step"] % 5 == 1:  # of the first pass, some steps are enough
+            cell = f"{later['batch'] if later else 'missing '} {'same' if later == step else 'DIFFERS'}"
+            row += f"{cell if i >= saved_at else '':<{len(head) + 3}}"
+        if step["pass"] == SAVE_AT[0] + 1 or step["step"] % 5 == 1:  # of the other passes, some rows are enough
             print(row.rstrip())
         if i + 1 == saved_at:
             print(f" {'saved':-^78}")
-    return equal
+    return all(steps == first[saved_at:] for steps in resumed.values())
 
 
 def run(workers: int) -> bool:
