@@ -70,22 +70,22 @@ class Table(NamedTuple):
     """Hold the samples of a group that fit one layout, column by column.
 
     Example:
-        >>> Table(np.array([0]), ["a"], ("txt",), [[512]], [[515]]).keys
+        >>> Table(np.array([0]), ["a"], ("txt",), [np.array([512])], [np.array([515])]).keys
         ['a']
 
     Args:
         rows: Which samples of the group they are, int64 of shape `(k,)`, ascending.
         keys: The key of each sample.
         parts: The names of the parts.
-        starts: For each part the first byte of its data in each sample.
-        stops: For each part the byte after the last one.
+        starts: For each part the first byte of its data in each sample, int64 of shape `(k,)`.
+        stops: For each part the byte after the last one, same shape.
     """
 
     rows: NDArray[np.int64]
     keys: list[str]
     parts: tuple[str, ...]
-    starts: list[list[int]]
-    stops: list[list[int]]
+    starts: list[NDArray[np.int64]]
+    stops: list[NDArray[np.int64]]
 
 
 def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64], layout: Layout) -> Table:
@@ -136,7 +136,7 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     if len(rows) < len(starts):
         begins = [begin[rows] for begin in begins]
         ends = [end[rows] for end in ends]
-    return Table(rows, keys, layout.parts, [begin.tolist() for begin in begins], [end.tolist() for end in ends])
+    return Table(rows, keys, layout.parts, begins, ends)
 
 
 def _check_headers(

@@ -3,96 +3,61 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, repeat
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from energon_nodes.core.errors import ShardError
 from energon_nodes.storage import paths
-from energon_nodes.storage.columns import Table, read_columns
+from energon_nodes.storage.assemble import Group, PartFilter, Sample, Span, assemble, places_of
+from energon_nodes.storage.columns import read_columns
 from energon_nodes.storage.layout import layout_of
 from energon_nodes.storage.provenance import Origin, Sources
 from energon_nodes.storage.scan import Problem, refuse_compressed
 from energon_nodes.storage.tar import BLOCK, TarError, next_member, split_name
 
-__all__ = ["Group", "PartFilter", "Sample", "Span", "read_group"]
-
-Sample: TypeAlias = dict[str, Any]
-PartFilter: TypeAlias = Callable[[str], bool]
-
-_tuple: Any = tuple
-_new_tuple: Callable[[type[Sources], Any], Sources] = _tuple.__new__
+__all__ = ["Group", "PartFilter", "Read", "Sample", "Span", "read_group"]
 
 _FEW = 8  # samples; numpy costs more than it saves on fewer
 _LAYOUTS = 4  # different layouts that are tried in a group before the rest is read one by one
 
 
-class Span(NamedTuple):
-    """Describe wanted samples of one shard, in the order of the shard.
+class Read(NamedTuple):
+    """Hold the result of a read.
 
     Example:
-        >>> Span("/data/0.tar", "0.tar", 0, np.array([3]), np.array([0]), np.array([1024]), {}, frozenset()).shard
-        '0.tar'
+        >>> Read([], True).clean
+        True
 
     Args:
-        path: Where the shard lies.
-        shard: Its name in the dataset.
-        first: The global index of the first sample of the shard.
-        numbers: The numbers of the samples in the shard, ascending, int64 of shape `(k,)`.
-        begins: The first byte of each, same shape.
-        ends: The byte after the last, same shape.
-        problems: What is wrong with samples, by number.
-        excluded: Keys that are not delivered.
+        samples: For each sample, in order: the sample, a `ShardError` that says what is wrong with it, or None where
+            the dataset excludes it. They can be gone through once.
+        clean: Whether all of them are samples.
     """
 
-    path: str
-    shard: str
-    first: int
-    numbers: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    problems: dict[int, Problem]
-    excluded: frozenset[str]
+    samples: Iterable[Sample | ShardError | None]
+    clean: bool
 
 
-class Group(NamedTuple):
-    """Describe samples that are read together.
-
-    Example:
-        >>> Group("/data", [], None).spans
-        []
-
-    Args:
-        root: The folder of the dataset.
-        spans: The samples of each shard.
-        wants: Tells which parts are read; None for all.
-    """
-
-    root: str
-    spans: list[Span]
-    wants: PartFilter | None
-
-
-def read_group(group: Group) -> list[Sample | ShardError | None]:
+def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     """Read the samples of a group.
 
     Example:
         >>> read_group(Group("/data", [], None))
-        []
+        Read(samples=[], clean=True)
 
     Args:
         group: Which samples.
+        order: The place of each in the result, a permutation of shape `(n,)`, or None for the same place.
 
     Returns:
-        For each sample, in order: the sample, a `ShardError` that says what is wrong with it, or None where the
-        dataset excludes it.
+        The samples and what came in place of them.
     """
     if not group.spans:
-        return []
+        return Read([], True)
     buffer, failed = _fetch(group.spans)
     begins = np.concatenate([span.begins for span in group.spans])
     ends = np.concatenate([span.ends for span in group.spans])
@@ -101,12 +66,26 @@ def read_group(group: Group) -> list[Sample | ShardError | None]:
     starts = stops - sizes
     samples: list[Any] = [None] * len(sizes)
     pending = _pending(group, starts, failed, samples)
-    if not ((begins | ends) & (BLOCK - 1)).any():
-        pending = _read_together(group, buffer, starts, stops, pending, samples)
+    excludes = any(span.excluded for span in group.spans)
+    for _ in range(0 if ((begins | ends) & (BLOCK - 1)).any() else _LAYOUTS):
+        if len(pending) < _FEW:
+            break
+        layout = layout_of(buffer, int(starts[pending[0]]), int(stops[pending[0]]))
+        if layout is None:
+            break
+        table = read_columns(buffer, starts[pending], stops[pending], layout)
+        rows = pending[table.rows]
+        if len(rows) == len(samples) and not excludes:
+            return Read(assemble(group, buffer, table, rows, order), True)
+        for row, sample in zip(rows.tolist(), assemble(group, buffer, table, rows, None), strict=True):
+            samples[row] = sample
+        pending = np.setdiff1d(pending, rows, assume_unique=True)
     _read_one_by_one(group, buffer, starts, stops, pending, samples)
-    if any(span.excluded for span in group.spans):
+    if excludes:
         _drop_excluded(group, samples)
-    return samples
+    if order is not None:
+        samples = [samples[place] for place in places_of(order).tolist()]
+    return Read(samples, all(type(sample) is dict for sample in samples))
 
 
 def _fetch(spans: list[Span]) -> tuple[bytes, dict[int, OSError]]:
@@ -155,83 +134,6 @@ def _pending(
             good[row] = samples[row] is None
             row += 1
     return np.flatnonzero(good)
-
-
-def _read_together(
-    group: Group,
-    buffer: bytes,
-    starts: NDArray[np.int64],
-    stops: NDArray[np.int64],
-    pending: NDArray[np.int64],
-    samples: list[Any],
-) -> NDArray[np.int64]:
-    """Parse samples of like layout as columns and return the rows that are left."""
-    for _ in range(_LAYOUTS):
-        if len(pending) < _FEW:
-            break
-        layout = layout_of(buffer, int(starts[pending[0]]), int(stops[pending[0]]))
-        if layout is None:
-            break
-        whole = len(pending) == len(starts)
-        table = read_columns(buffer, starts if whole else starts[pending], stops if whole else stops[pending], layout)
-        if whole and len(table.rows) == len(starts):
-            samples[:] = _assemble(group, buffer, table, None)
-            return pending[:0]
-        rows = pending[table.rows]
-        for row, sample in zip(rows.tolist(), _assemble(group, buffer, table, rows), strict=True):
-            samples[row] = sample
-        rest = np.ones(len(pending), np.bool_)
-        rest[table.rows] = False
-        pending = pending[rest]
-    return pending
-
-
-def _assemble(group: Group, buffer: bytes, table: Table, rows: NDArray[np.int64] | None) -> list[Sample]:
-    """Make the samples of a table; this is the loop that the speed of reading hangs on."""
-    chosen = [number for number, part in enumerate(table.parts) if group.wants is None or group.wants(part)]
-    parts = [table.parts[number] for number in chosen]
-    shards, origins, indices = _labels(group, tuple(parts), rows)
-    sources = map(_new_tuple, repeat(Sources), zip(origins, indices, table.keys, strict=False))
-    labels = zip(table.keys, shards, sources, strict=False)
-    ranges = [column for number in chosen[:2] for column in (table.starts[number], table.stops[number])]
-    # Literals are the quickest way to make a dict; two parts, a picture and its text, are the usual case.
-    if len(parts) >= 2:
-        one, two = parts[:2]
-        samples: list[Sample] = [
-            {"__key__": key, "__shard__": shard, "__sources__": source, one: buffer[a:b], two: buffer[c:d]}
-            for (key, shard, source), a, b, c, d in zip(labels, *ranges, strict=True)
-        ]
-    elif parts:
-        one = parts[0]
-        samples = [
-            {"__key__": key, "__shard__": shard, "__sources__": source, one: buffer[a:b]}
-            for (key, shard, source), a, b in zip(labels, *ranges, strict=True)
-        ]
-    else:
-        samples = [{"__key__": key, "__shard__": shard, "__sources__": source} for key, shard, source in labels]
-    for number, part in zip(chosen[2:], parts[2:], strict=True):
-        for sample, start, stop in zip(samples, table.starts[number], table.stops[number], strict=True):
-            sample[part] = buffer[start:stop]
-    return samples
-
-
-def _labels(
-    group: Group, parts: tuple[str, ...], rows: NDArray[np.int64] | None
-) -> tuple[Iterable[str], Iterable[Origin], list[int]]:
-    """Return for each row the name of the shard, what its sources have in common, and the global index."""
-    spans = group.spans
-    origins = [Origin(group.root, span.shard, parts) for span in spans]
-    if len(spans) == 1:
-        indices = spans[0].numbers if rows is None else spans[0].numbers[rows]
-        return repeat(spans[0].shard), repeat(origins[0]), (indices + spans[0].first).tolist()
-    every = np.concatenate([span.numbers + span.first for span in spans])
-    counts = [len(span.numbers) for span in spans]
-    if rows is not None:
-        every = every[rows]
-        counts = np.bincount(np.repeat(np.arange(len(spans)), counts)[rows], minlength=len(spans)).tolist()
-    shards = chain.from_iterable(repeat(span.shard, count) for span, count in zip(spans, counts, strict=True))
-    shared = chain.from_iterable(repeat(origin, count) for origin, count in zip(origins, counts, strict=True))
-    return shards, shared, every.tolist()
 
 
 def _read_one_by_one(
@@ -325,24 +227,3 @@ def _drop_excluded(group: Group, samples: list[Any]) -> None:
             if span.excluded and type(sample) is dict and sample["__key__"] in span.excluded:
                 samples[row] = None
             row += 1
-
-
-def reorder(samples: Sequence[Any], order: NDArray[np.int64]) -> list[Any]:
-    """Put samples that were read in another order back: `samples[i]` goes to place `order[i]`.
-
-    Example:
-        >>> reorder(["a", "b", "c"], np.array([2, 0, 1]))
-        ['b', 'c', 'a']
-
-    Args:
-        samples: What was read.
-        order: The place of each, int64 of shape `(n,)`, a permutation.
-
-    Returns:
-        The samples in their places.
-    """
-    if len(samples) < 2:
-        return list(samples)
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return list(itemgetter(*places.tolist())(samples))

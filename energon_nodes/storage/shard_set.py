@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from energon_nodes.core.errors import ShardError
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import Offsets
-from energon_nodes.storage.reading import Group, PartFilter, Sample, Span, read_group, reorder
+from energon_nodes.storage.reading import Group, PartFilter, Read, Sample, Span, read_group
 
-__all__ = ["Place", "ShardSet"]
+__all__ = ["Place", "Plan", "ShardSet"]
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -36,6 +36,24 @@ class Place(NamedTuple):
     shard: str
     number: int
     offset: int
+
+
+class Plan(NamedTuple):
+    """Describe a read: see `ShardSet.plan`.
+
+    Example:
+        >>> Plan(0, Group("/data", [], None), None).length
+        0
+
+    Args:
+        length: How many of the asked samples it covers.
+        group: What is read.
+        order: Where each sample that is read stands among the asked ones, or None for the same place.
+    """
+
+    length: int
+    group: Group
+    order: NDArray[np.int64] | None
 
 
 class ShardSet:
@@ -144,11 +162,22 @@ class ShardSet:
             IndexError: An index is out of range.
             DatasetError: The index of a shard cannot be read.
         """
-        wanted = np.asarray(indices, np.int64)
-        if not len(wanted):
-            return []
-        self._check(wanted)
+        return list(self.fetch(self.plan(indices, wants, limit)).samples)
+
+    def plan(
+        self, indices: Sequence[int] | NDArray[np.int64], wants: PartFilter | None = None, limit: int | None = None
+    ) -> Plan:
+        """Find where samples lie, and how many of them `limit` allows; arguments and errors are those of `read`.
+
+        Returns:
+            What `fetch` needs.
+        """
+        asked = np.asarray(indices, np.int64)
+        if not len(asked):
+            return Plan(0, Group(self.root, [], wants), None)
+        self._check(asked)
         order: NDArray[np.int64] | None = None
+        wanted = asked
         if len(wanted) > 2 and np.count_nonzero(np.diff(wanted) != 1) > len(wanted) // 16:
             # Many short runs: sorted, they fall into few shards, and neighbours are read together.
             order = np.argsort(wanted, kind="stable")
@@ -157,10 +186,20 @@ class ShardSet:
         if limit is not None:
             sizes = np.concatenate([span.ends - span.begins for span in spans])
             fitting = _fitting(sizes, order, limit)
-            if fitting < len(wanted):
-                return self.read(np.asarray(indices, np.int64)[:fitting], wants)
-        samples = read_group(Group(self.root, spans, wants))
-        return samples if order is None else reorder(samples, order)
+            if fitting < len(asked):
+                return self.plan(asked[:fitting], wants)
+        return Plan(len(asked), Group(self.root, spans, wants), order)
+
+    def fetch(self, plan: Plan) -> Read:
+        """Read the samples of a plan.
+
+        Args:
+            plan: The result of `plan`.
+
+        Returns:
+            What `read` returns, made sample by sample as it is taken, in the order in which it was asked for.
+        """
+        return read_group(plan.group, plan.order)
 
     def _spans(self, wanted: NDArray[np.int64]) -> list[Span]:
         shards = np.searchsorted(self._first, wanted, "right") - 1

@@ -1,0 +1,208 @@
+"""`shards`: samples from tar shards, prepared or not, local or remote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY
+from typing import Any
+
+from energon_nodes.core.errors import ShardError
+from energon_nodes.core.fields import shared, state, tuning
+from energon_nodes.core.node import Node
+from energon_nodes.core.randomness import fold
+from energon_nodes.core.restore import Key
+from energon_nodes.core.share import ErrorPolicy, check_policy, part_of
+from energon_nodes.sources.read_ahead import read_batches
+from energon_nodes.sources.reading_order import ReadingOrder
+from energon_nodes.sources.subset import Bound, resolve_subset
+from energon_nodes.storage.discovery import PathLike
+from energon_nodes.storage.open_shards import open_shards
+from energon_nodes.storage.reading import PartFilter
+from energon_nodes.storage.shard_set import ShardSet
+
+__all__ = ["Shards", "shards"]
+
+Parts = Collection[str] | Callable[[str], bool]
+
+
+class Shards(Node[dict[str, Any]]):
+    """Deliver the samples of tar shards; see `shards`, which makes it."""
+
+    path: str | tuple[str, ...] = tuning()
+    _: KW_ONLY
+    split: str | None = None
+    shuffled: bool = False  # `shuffle` is a verb
+    seed: int | None = None
+    sequence_length: int = 100
+    parallel_sequences: int = 1
+    subset: tuple[Bound, Bound] | None = None
+    parts: Parts | None = tuning(None)
+    split_config: str | None = tuning(None)
+    cache: str | None = tuning(None)
+    fixed_epoch: bool = False
+    on_error: ErrorPolicy | None = tuning(None)
+    taken: int = state(int)
+    shard_set: ShardSet = shared()
+    first: int = shared()
+    count: int = shared()
+
+    def check(self) -> None:
+        for name in ("sequence_length", "parallel_sequences"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"shards needs {name} >= 1, got {name}={value!r}")
+        check_policy("shards", self.on_error)
+        _wants(self.parts)
+        self.shard_set = open_shards(self.path, split=self.split, split_config=self.split_config, cache=self.cache)
+        self.first, stop = resolve_subset((0, "end") if self.subset is None else self.subset, self.shard_set.count)
+        self.count = stop - self.first
+
+    def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
+        epoch, order, wants, streak = self.epoch, self._order(), _wants(self.parts), 0
+        batches = read_batches(self.shard_set, order.indices, self.taken, order.count, wants, self.first)
+        for indices, (samples, clean) in batches:
+            if clean:
+                streak = 0
+                for sample, index in zip(samples, indices, strict=False):
+                    self.taken += 1
+                    yield sample, (epoch, index)  # pyright: ignore[reportReturnType]  # nothing else is in a clean batch
+                continue
+            for sample, index in zip(samples, indices, strict=True):
+                self.taken += 1
+                if isinstance(sample, dict):
+                    streak = 0
+                    yield sample, (epoch, index)
+                elif sample is not None:
+                    streak = self.fail(sample, (epoch, index), None, streak)
+
+    def _order(self) -> ReadingOrder:
+        key = None
+        if self.shuffled:
+            seed = self.context.seed if self.seed is None else self.seed
+            key = fold(seed, "shards", self.identity, self.epoch)
+        context = self.context
+        return ReadingOrder(
+            self.count, self.sequence_length, key, self.parallel_sequences, context.stream, context.streams
+        )
+
+    def restore_many(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
+        wanted = [index for _, index in keys]
+        wants = _wants(self.parts)
+        restored: list[dict[str, Any]] = []
+        while len(restored) < len(wanted):
+            for sample in self.shard_set.read(wanted[len(restored) : len(restored) + 1000], wants, 1 << 26):
+                if not isinstance(sample, dict):
+                    raise sample or ShardError(
+                        f"sample {wanted[len(restored)]} of {self.shard_set.root} is excluded by the dataset now; "
+                        "it was not when the checkpoint was made"
+                    )
+                restored.append(sample)
+        return restored
+
+    def length(self, stream: int, streams: int) -> float | None:
+        start, stop = part_of(self.count, stream, streams)
+        return stop - start
+
+    def facts(self) -> dict[str, Any]:
+        return {"samples": self.shard_set.count, "fingerprint": self.shard_set.fingerprint}
+
+    def draws_random(self) -> bool:
+        return self.shuffled
+
+    def describe(self) -> list[str]:
+        """Return what `repr` shows."""
+        shown = [repr(self.path)]
+        shown += [f"split={self.split!r}"] if self.split else []
+        shown += [f"{self.count} samples in {len(self.shard_set.names)} shards"]
+        shown += ["shuffle=True", f"sequence_length={self.sequence_length}"] if self.shuffled else []
+        shown += [f"parallel_sequences={self.parallel_sequences}"] if self.parallel_sequences > 1 else []
+        shown += [f"subset={self.subset!r}"] if self.subset else []
+        return shown
+
+
+def _wants(parts: Parts | None) -> PartFilter | None:
+    """Return the part filter as a function, None for all parts."""
+    if parts is None:
+        return None
+    if callable(parts):
+        return parts
+    if isinstance(parts, str):
+        raise ValueError(f'shards needs parts as a collection of names such as ["jpg", "txt"], got {parts!r}')
+    return frozenset(parts).__contains__
+
+
+def shards(
+    path: PathLike | Iterable[PathLike],
+    *,
+    split: str | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    sequence_length: int = 100,
+    parallel_sequences: int = 1,
+    subset: tuple[Bound, Bound] | None = None,
+    parts: Parts | None = None,
+    split_config: str | None = None,
+    cache: PathLike | None = None,
+    fixed_epoch: bool = False,
+    on_error: ErrorPolicy | None = None,
+) -> Node[dict[str, Any]]:
+    """Deliver the samples of tar shards as dicts of bytes.
+
+    A sample has the parts of its files as bytes, and `__key__`, `__shard__` and `__sources__`. The restore
+    key is `(epoch, index)`, where the index counts the samples of the split.
+
+    With `shuffle` every pass has another order: the samples are cut into sequences of `sequence_length`
+    neighbours, and the sequences are permuted over the whole dataset; `sequence_length=1` is a true global
+    shuffle. Longer sequences read faster; a `.shuffle(n)` behind the source mixes them. Under several streams, stream
+    `v` of `V` reads the `v`-th of `V` equal parts of that order.
+
+    Example:
+        >>> import energon_nodes as en, tempfile, webdataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with webdataset.ShardWriter(f"{folder}/%03d.tar", maxcount=3, verbose=0) as writer:
+        ...         for number in range(5):
+        ...             writer.write({"__key__": f"{number:04d}", "txt": f"caption {number}"})
+        ...     source = en.shards(folder)
+        ...     len(source), [sample["txt"] for sample in source][-1]
+        (5, b'caption 4')
+
+    Args:
+        path: A dataset that was prepared for Megatron-Energon, or plain tars: a folder, a file, a brace or glob
+            pattern, or a list of these; local or a URL that fsspec understands.
+        split: The split part of a prepared dataset; "train" when left out. Plain tars have none.
+        shuffle: Whether each pass has another random order.
+        seed: A seed for this node; None takes the one of the loader.
+        sequence_length: How many neighbours stay together under `shuffle`, at least 1.
+        parallel_sequences: How many sequences are read side by side, one sample of each in turn, at least 1. The next
+            ones begin when all of these have ended.
+        subset: Two bounds that cut the samples of the split: fractions `(0.0, 0.5)`, percentages `("0%", "50%")`,
+            or sample numbers `(100, 200)`, the second of which may be "end".
+        parts: The parts to read: a collection of names, or a function of a name. None reads all.
+        split_config: The split file in `.nv-meta`; by default `split.yaml`, or `split.json`.
+        cache: A folder that keeps the index of plain tars between runs; without it they are scanned in each run.
+        fixed_epoch: Whether every pass repeats the same order and the same random draws, for validation.
+        on_error: What happens to a sample whose bytes are damaged: "raise", "skip" or
+            `callable(error, key)`; None takes the loader's.
+
+    Returns:
+        A node of the samples.
+
+    Raises:
+        DatasetError: There is nothing to read, or the metadata are wrong.
+        ValueError: A setting is out of its range.
+    """
+    return Shards(
+        os.fspath(path) if isinstance(path, str | os.PathLike) else tuple([os.fspath(entry) for entry in path]),
+        split=split,
+        shuffled=shuffle,
+        seed=seed,
+        sequence_length=sequence_length,
+        parallel_sequences=parallel_sequences,
+        subset=subset,
+        parts=parts,
+        split_config=split_config,
+        cache=None if cache is None else os.fspath(cache),
+        fixed_epoch=fixed_epoch,
+        on_error=on_error,
+    )
