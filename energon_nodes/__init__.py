@@ -52,6 +52,7 @@ from energon_nodes.loading.dataset import PipelineDataset
 from energon_nodes.loading.distributed import gather_state, scatter_state
 from energon_nodes.loading.loader import Loader
 from energon_nodes.loading.state import merge_states
+from energon_nodes.recipes.datasets import dataset
 from energon_nodes.samples.collate import Collate, collate
 from energon_nodes.samples.decode import Decoder
 from energon_nodes.samples.field_map import FieldMap

@@ -1,0 +1,1 @@
+"""Whole graphs from descriptions: what a dataset file says, as nodes."""
