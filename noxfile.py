@@ -1,7 +1,8 @@
 """Everything that CI checks. `nox` runs the default sessions; `nox -s tests -- -k shuffle` one of them, with arguments.
 
 Each session has its own environment, so it also proves that its extra in `pyproject.toml` is complete. What it installs is
-held to the versions in `constraints.txt`; without them pip would choose the newest torch.
+held to tested versions, by `constraints.txt` or, for `bench`, by a file of its own; without them pip would choose the
+newest torch.
 """
 
 import nox
@@ -68,6 +69,7 @@ def interop(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Print the benchmark table: ratios against loops and peers measured in the same run."""
-    project(session, "tests")
+    """Print the benchmark tables: ratios against plain loops and peers, measured side by side in one run."""
+    # One environment with all peers, at versions of their own: see the file.
+    session.install("-r", "tests/benchmarks/requirements.txt", "-e", ".[fast]")
     session.run("python", "tests/benchmarks/run.py", *session.posargs)
