@@ -101,7 +101,9 @@ class Blend(Node[X], verb="blend"):
     def length(self, stream: int, streams: int) -> float | None:
         if self.on_end == "drop":
             return total_length(self.sources, stream, streams)
-        return inf if self.on_end == "repeat" else None
+        if self.on_end == "stop":
+            return None
+        return 0 if all(source.length(stream, streams) == 0 for source in self.sources) else inf
 
     def draws_random(self) -> bool:
         return len(self.sources) > 1

@@ -42,6 +42,7 @@ class Epochize(Node[X], verb="epochize"):
     source: Node[X]
     n: int
     taken: int = state(int)
+    empty: int = state(int)  # passes of the source that gave nothing to this epoch
     drained: bool = state(bool, per_pass=False)
 
     def check(self) -> None:
@@ -49,17 +50,15 @@ class Epochize(Node[X], verb="epochize"):
 
     def run(self) -> Iterator[tuple[X, Key]]:
         quota = turns_of(self.n, self.context.stream, self.context.streams)
-        if self.taken < quota and not (self.taken and self.drained):
-            for _ in range(2):
-                if self.drained:
-                    self.source.rewind()
-                    self.drained = False
-                for pair in islice(self.source.pairs(), quota - self.taken):
-                    self.taken += 1
-                    yield pair
-                self.drained = self.taken < quota
-                if self.taken:
-                    return
+        while self.taken < quota and not (self.taken and self.drained) and self.empty < 2:
+            if self.drained:
+                self.source.rewind()
+                self.drained = False
+            for pair in islice(self.source.pairs(), quota - self.taken):
+                self.taken += 1
+                yield pair
+            self.drained = self.taken < quota
+            self.empty += not self.taken
 
     def rewind(self) -> None:
         """Begin the next epoch: the source goes on where it stands."""

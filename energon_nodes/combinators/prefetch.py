@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from energon_nodes.combinators.calls import check_size
-from energon_nodes.core.fields import buffer, tuning
+from energon_nodes.core.errors import SampleError
+from energon_nodes.core.fields import buffer, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 
@@ -22,7 +23,9 @@ class Prefetch(Node[X], verb="prefetch"):
     """Let a thread pull the source ahead of the consumer, up to `n` elements.
 
     It pays where the source waits (storage) or releases the GIL. What is ahead is a buffer: its
-    state is restore keys. Taking the state waits for the element that the thread is pulling.
+    state is restore keys. Taking the state waits for the element that the thread is pulling. An error
+    is raised behind the elements before it; a state taken in between holds its text, and a resumed
+    run raises it as a `SampleError`.
 
     Example:
         >>> import energon_nodes as en
@@ -40,6 +43,7 @@ class Prefetch(Node[X], verb="prefetch"):
     source: Node[X]
     n: int = tuning(2)
     ahead: Buffer = buffer()
+    problem: str = state(str)  # an error that the thread has met and the consumer has not: behind the elements ahead
 
     def check(self) -> None:
         check_size("prefetch", "n", self.n, 1)
@@ -48,6 +52,11 @@ class Prefetch(Node[X], verb="prefetch"):
         self._filler: _Filler | None = None
 
     def run(self) -> Iterator[tuple[X, Key]]:
+        if self.problem:
+            while self.ahead:
+                yield self.ahead.pop(0)
+            text, self.problem = self.problem, ""
+            raise SampleError(text)
         filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
         # A dropped pipeline and the end of the program end the thread. It knows nothing of the node, so the node can be
         # dropped; an element that takes long is not waited for, since this may run anywhere and at any time.
@@ -63,7 +72,10 @@ class Prefetch(Node[X], verb="prefetch"):
         if filler is None or filler.is_stale():
             return super().snapshot()
         with filler.pulling:
-            return super().snapshot()
+            self.problem = filler.problem()
+            taken = super().snapshot()
+            self.problem = ""
+            return taken
 
     def stop(self) -> None:
         filler: _Filler | None = getattr(self, "_filler", None)
@@ -71,6 +83,7 @@ class Prefetch(Node[X], verb="prefetch"):
         if filler is not None:
             filler.stop()
             filler.finalizer.detach()
+            self.problem = filler.problem()
         super().stop()
 
 
@@ -117,9 +130,17 @@ class _Filler:
                 pair = self._ahead.pop(0)
                 self._changed.notify_all()
                 return pair
-        if self._problem is not None:
-            raise self._problem
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
         return None
+
+    def problem(self) -> str:
+        """Return the error that waits to be raised, as text for the state; empty if there is none."""
+        if self._problem is None:
+            return ""
+        notes = "; ".join(getattr(self._problem, "__notes__", []))
+        return f"{type(self._problem).__name__}: {self._problem} (met ahead of the consumer before the state was taken; {notes})"
 
     def stop(self, timeout: float | None = None) -> None:
         """End the thread; an element that is being pulled is waited for, at most `timeout` seconds, and kept."""

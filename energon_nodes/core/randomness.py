@@ -8,6 +8,7 @@ between releases; bounded integers are derived here, since numpy's own distribut
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Generator
@@ -143,7 +144,7 @@ def global_seed(seed: int) -> Generator[None, None, None]:
     """Seed torch, numpy and `random` inside the block, and put their states back after it.
 
     For libraries that draw from global generators, such as torchvision's transforms. It costs
-    about 0.2 ms, and it must not be used from several threads at once.
+    about 0.2 ms. Several threads take turns, since the generators are those of the process.
 
     Args:
         seed: A non-negative int below `2**63`.
@@ -157,15 +158,27 @@ def global_seed(seed: int) -> Generator[None, None, None]:
     """
     import torch  # the one place that needs it; the rest of the module works without
 
-    torch_state = torch.get_rng_state()
-    numpy_state = np.random.get_state()
-    python_state = random.getstate()
-    torch.default_generator.manual_seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(torch_state)
-        np.random.set_state(numpy_state)
-        random.setstate(python_state)
+    with _global_generators:
+        torch_state = torch.get_rng_state()
+        numpy_state = np.random.get_state()
+        python_state = random.getstate()
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(torch_state)
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
+
+
+_global_generators = threading.RLock()
+
+
+def _unlock_after_fork() -> None:
+    global _global_generators
+    _global_generators = threading.RLock()  # another thread may have held it when this process was forked
+
+
+os.register_at_fork(after_in_child=_unlock_after_fork)
