@@ -110,7 +110,7 @@ class Wrap(Node[X]):
             opened = self.foreign(self.context.stream, self.context.streams)
         else:
             opened = self.foreign
-            if isinstance(opened, Iterator) and not isinstance(opened, BaseNode) and self.lease.holder is not None:
+            if isinstance(opened, Iterator) and not hasattr(opened, "state_dict") and self.lease.holder is not None:
                 raise RuntimeError(
                     f"the iterator in {self!r} gives its elements once, and a second pass or another pipeline began: "
                     "wrap an iterable that can be iterated again, or a factory fn(stream, streams)"
@@ -121,7 +121,7 @@ class Wrap(Node[X]):
             self._source = cast("Any", opened)
             self._source.reset(state)
             return self._source
-        if is_stateful(opened):
+        if is_stateful(opened) and not isinstance(opened, Iterator):  # a loader: it makes iterators at its point
             self._source = cast("Any", opened)
             if state is not None:
                 self._source.load_state_dict(state)
