@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, dataclass, is_dataclass
 from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -13,6 +13,7 @@ import torch
 from energon_nodes.core.errors import SampleError
 from energon_nodes.core.spelling import listed
 from energon_nodes.samples.padding import NUMERIC, Pad, numbers_to_tensor, stack
+from energon_nodes.samples.records import has_fields, is_named_tuple, names_of, required_of
 
 __all__ = ["Collate", "Rule", "collate"]
 
@@ -78,7 +79,7 @@ class Collate:
                     f"the rule of {name!r} must be 'pad', 'stack', 'list', a Pad or a function of the list of values, "
                     f"got {rule!r}"
                 )
-        if self.into is not None and not (self.into is dict or is_dataclass(self.into) or _is_named_tuple(self.into)):
+        if self.into is not None and not (self.into is dict or is_dataclass(self.into) or is_named_tuple(self.into)):
             raise TypeError(f"into must be a dataclass, a named tuple or dict, got {self.into!r}")
 
     def __call__(self, samples: Sequence[Any]) -> Any:
@@ -139,7 +140,7 @@ class _Run(NamedTuple):
             first = next((value for value in values if value is not None), None)
             if first is None:
                 return None
-            if rules:
+            if rules and (path or not has_fields(first)):
                 rule = next((rules[kind] for kind in type(first).__mro__ if kind in rules), None)
             if rule is None:
                 return self.by_type(first, values, path)
@@ -178,7 +179,7 @@ class _Run(NamedTuple):
             if not _all_of(kind, values):
                 self.refuse_others(values, path, lambda value: isinstance(value, Mapping), "a mapping")
             return self.mappings(values, path)
-        if is_dataclass(kind) or _is_named_tuple(kind):
+        if is_dataclass(kind) or is_named_tuple(kind):
             if not _all_of(kind, values):
                 self.refuse_others(values, path, lambda value: type(value) is kind, f"a {kind.__name__}")
             return self.records(kind, values, path)
@@ -218,7 +219,7 @@ class _Run(NamedTuple):
     def records(self, kind: type[Any], values: list[Any], path: str) -> Any:
         if hasattr(kind, "from_samples"):
             return kind.from_samples(values)
-        names = _names_of(kind)
+        names = names_of(kind)
         columns = {name: self.column(list(map(attrgetter(name), values)), _below(path, name), name) for name in names}
         if not is_dataclass(kind):
             return kind(**columns)
@@ -244,9 +245,9 @@ class _Run(NamedTuple):
         first = self.samples[0]
         self.refuse_others(self.samples, "", lambda value: type(value) is type(first), f"a {type(first).__name__}")
         is_mapping = isinstance(first, Mapping)
-        given = list(cast("Mapping[str, Any]", first)) if is_mapping else _names_of(cast("type[Any]", type(first)))
-        names = given if kind is dict else [name for name in _names_of(kind) if name in given]
-        lacking = [name for name in _required_of(kind) if name not in names]
+        given = list(cast("Mapping[str, Any]", first)) if is_mapping else names_of(cast("type[Any]", type(first)))
+        names = given if kind is dict else [name for name in names_of(kind) if name in given]
+        lacking = [name for name in required_of(kind) if name not in names]
         if lacking:
             raise SampleError(
                 f"into={kind.__name__} needs the fields {listed(lacking)}, which the samples do not have (they have "
@@ -296,24 +297,3 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, np.generic):
         return cast("Any", value).dtype.kind in NUMERIC
     return isinstance(value, bool | int | float | complex)
-
-
-def _is_named_tuple(kind: type[Any]) -> bool:
-    return hasattr(kind, "_fields") and issubclass(kind, tuple)
-
-
-def _names_of(kind: type[Any]) -> list[str]:
-    if is_dataclass(kind):
-        return [field.name for field in fields(kind)]
-    return list(getattr(kind, "_fields", ()))
-
-
-def _required_of(kind: type[Any]) -> list[str]:
-    if is_dataclass(kind):
-        return [
-            field.name
-            for field in fields(kind)
-            if field.init and field.default is MISSING and field.default_factory is MISSING
-        ]
-    defaults: dict[str, Any] = getattr(kind, "_field_defaults", {})
-    return [name for name in _names_of(kind) if name not in defaults]

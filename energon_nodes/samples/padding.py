@@ -147,7 +147,7 @@ def numbers_to_tensor(values: Sequence[Any], describe: Describe) -> torch.Tensor
     plain: list[Any] = [cast("Any", value).item() if isinstance(value, np.generic) else value for value in values]
     try:
         return torch.tensor(plain)
-    except (OverflowError, RuntimeError):
+    except (OverflowError, RuntimeError, ValueError):
         number = max(range(len(plain)), key=lambda at: abs(plain[at]))
         raise SampleError(
             f"a tensor holds integers of 64 bits, but {describe(number)} is {plain[number]}: use the rule 'list'"
