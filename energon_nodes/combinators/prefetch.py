@@ -57,6 +57,8 @@ class Prefetch(Node[X], verb="prefetch"):
                 yield self.ahead.pop(0)
             text, self.problem = self.problem, ""
             raise SampleError(text)
+        if self._filler is not None:  # its thread has ended with an error
+            self._filler.finalizer.detach()
         filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
         # A dropped pipeline and the end of the program end the thread. It knows nothing of the node, so the node can be
         # dropped; an element that takes long is not waited for, since this may run anywhere and at any time.
@@ -140,7 +142,8 @@ class _Filler:
         if self._problem is None:
             return ""
         notes = "; ".join(getattr(self._problem, "__notes__", []))
-        return f"{type(self._problem).__name__}: {self._problem} (met ahead of the consumer before the state was taken; {notes})"
+        met = f"met ahead of the consumer before the state was taken; {notes}"
+        return f"{type(self._problem).__name__}: {self._problem} ({met})"
 
     def stop(self, timeout: float | None = None) -> None:
         """End the thread; an element that is being pulled is waited for, at most `timeout` seconds, and kept."""

@@ -107,10 +107,10 @@ class Wrap(Node[X]):
     def _open(self) -> Iterator[X]:
         """Start the foreign object at the point that the state describes."""
         if self._is_factory():
-            opened = self.foreign(self.context.stream, self.context.streams)
+            opened: Any = self.foreign(self.context.stream, self.context.streams)
         else:
             opened = self.foreign
-            if isinstance(opened, Iterator) and not hasattr(opened, "state_dict") and self.lease.holder is not None:
+            if self._gives_once() and self.lease.holder is not None:
                 raise RuntimeError(
                     f"the iterator in {self!r} gives its elements once, and a second pass or another pipeline began: "
                     "wrap an iterable that can be iterated again, or a factory fn(stream, streams)"
@@ -118,16 +118,16 @@ class Wrap(Node[X]):
             self.lease.holder = self._token
         state = None if self.saved is None else decode_value(self.saved)
         if isinstance(opened, BaseNode):
-            self._source = cast("Any", opened)
+            self._source = opened
             self._source.reset(state)
             return self._source
-        if is_stateful(opened) and not isinstance(opened, Iterator):  # a loader: it makes iterators at its point
-            self._source = cast("Any", opened)
+        if is_stateful(opened) and not _is_iterator(opened):  # a loader: it makes iterators at its point
+            self._source = opened
             if state is not None:
                 self._source.load_state_dict(state)
             return iter(self._source)
-        iterator = iter(cast("Iterable[X]", opened))
-        self._source = cast("Any", iterator) if is_stateful(iterator) else None
+        iterator: Any = iter(opened)
+        self._source = iterator if is_stateful(iterator) else None
         if self._source is not None and state is not None:
             self._source.load_state_dict(state)
         else:
@@ -162,6 +162,9 @@ class Wrap(Node[X]):
     def _is_factory(self) -> bool:
         return callable(self.foreign) and not isinstance(self.foreign, (BaseNode, Iterable))
 
+    def _gives_once(self) -> bool:
+        return _is_iterator(self.foreign) and not hasattr(self.foreign, "state_dict")
+
     def _is_exclusive(self) -> bool:
         """Return whether the clones of this node share an object that can be at one point only."""
         return isinstance(self.foreign, (BaseNode, Iterator)) or (not self._is_factory() and is_stateful(self.foreign))
@@ -185,6 +188,10 @@ class Wrap(Node[X]):
 
 
 _END: Any = object()
+
+
+def _is_iterator(value: object) -> bool:
+    return isinstance(value, Iterator)
 
 
 def wrap(
