@@ -114,9 +114,9 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     ends: list[NDArray[np.int64]] = []
     for slot in layout.slots:
         if slot.fields:
-            _check_fields(buffer, np.minimum(at, last - 1), slot, fits)
+            _check_fields(buffer, np.clip(at, 0, last - 1), slot, fits)
             at = at + 2
-        places.append(np.minimum(at, last))
+        places.append(np.clip(at, 0, last))
         head, size = _check_headers(buffer, places[-1], slot, fits)
         heads.append(head)
         at = at + 1

@@ -182,7 +182,7 @@ def read_split(root: str, info: Info, part: str, config: str | None = None) -> S
     for name in _names(place, f"split part {part!r}", lists[part]):
         if name not in info.shard_counts:
             raise DatasetError(
-                f"{place}: split part {part!r} names the shard {name!r}, which is not in {info_file(root)}; "
+                f"{place}: split part {part!r} names the shard {name!r}, which is not in {META_FOLDER}/.info.json; "
                 "prepare the dataset again or correct the split"
             )
         if name not in excluded_shards:

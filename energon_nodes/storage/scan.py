@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energon_nodes.storage import paths
-from energon_nodes.storage.tar import BLOCK, TarError, compression_of, next_member, split_name
+from energon_nodes.storage.tar import BLOCK, NO_END, TarError, compression_of, next_member, split_name
 
 __all__ = ["Problem", "ShardIndex", "refuse_compressed", "scan_shard"]
 
@@ -89,6 +89,7 @@ def scan_shard(path: str) -> ShardIndex:
     before: list[str] = []  # of the sample in front of it
     offset = 0
     problem: Problem | None = None
+    half: bool | None = None  # whether the last sample is known to lack a part
     try:
         refuse_compressed(window.read(0, BLOCK))
         while True:
@@ -97,8 +98,7 @@ def scan_shard(path: str) -> ShardIndex:
                 break
             found = split_name(member.name) if member.kind != "other" else None
             if member.payload + member.size > size:
-                if found is not None and keys and found[0] == keys[-1]:
-                    _drop_last(starts, keys)
+                half = found is not None and bool(keys) and found[0] == keys[-1]
                 raise TarError(
                     member.payload, f"the file ends at byte {size}, inside {member.name!r} of {member.size} bytes"
                 )
@@ -109,22 +109,21 @@ def scan_shard(path: str) -> ShardIndex:
                     before, parts = parts, []
                 parts.append(found[1])
             offset = member.stop
+            if offset > size:
+                raise TarError(size, NO_END)
     except TarError as error:
         problem = (error.offset, error.reason)
-        # Nobody can tell whether the last sample had more parts; it is taken for whole if it looks like its neighbour.
-        if len(keys) > 1 and parts and sorted(parts) != sorted(before):
-            _drop_last(starts, keys)
+        if half is None:
+            # Nobody can tell whether the last sample had more parts; it counts as whole if it looks like its neighbour.
+            half = len(keys) > 1 and sorted(parts) != sorted(before)
+        if half:
+            keys.pop()
+            offset = starts.pop()
     problems = _repeated(starts, keys)
     if problem is None:
         return ShardIndex(np.array([*starts, offset], np.int64), problems)
-    tail = offset if offset > (starts[-1] if starts else -1) else size
     problems[len(starts)] = problem
-    return ShardIndex(np.array([*starts, tail, max(size, tail)], np.int64), problems)
-
-
-def _drop_last(starts: list[int], keys: list[str]) -> None:
-    starts.pop()
-    keys.pop()
+    return ShardIndex(np.array([*starts, offset, max(size, offset)], np.int64), problems)
 
 
 def _repeated(starts: list[int], keys: list[str]) -> dict[int, Problem]:

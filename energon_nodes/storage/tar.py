@@ -10,9 +10,10 @@ import zlib
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-__all__ = ["BLOCK", "Member", "TarError", "compression_of", "next_member", "padded", "split_name"]
+__all__ = ["BLOCK", "NO_END", "Member", "TarError", "compression_of", "next_member", "padded", "split_name"]
 
 BLOCK = 512
+NO_END = "the file ends here, without the end-of-archive mark (two blocks of zeros)"
 _LONGEST_NAME = 1 << 20
 _ENCODING = ("utf-8", "surrogateescape")
 _ZEROS = bytes(BLOCK)
@@ -224,7 +225,7 @@ def _check(block: bytes, offset: int) -> int | None:
     """Return the type of a header block, None for a block of zeros; raise for anything else."""
     if len(block) < BLOCK:
         if len(block) == 0:
-            raise TarError(offset, "the file ends here, without the end-of-archive mark (two blocks of zeros)")
+            raise TarError(offset, NO_END)
         if not block.strip(b"\0"):
             return None
         raise TarError(offset, f"the file ends at byte {offset + len(block)}, inside a header")
