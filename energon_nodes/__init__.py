@@ -13,10 +13,10 @@ Pipelines are chains of small stateful nodes on `torchdata.nodes`:
 
 from __future__ import annotations
 
+from energon_nodes.combinators import decode as _decode  # noqa: F401 # pyright: ignore[reportUnusedImport] - it registers its verb
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.blend import Blend, blend
 from energon_nodes.combinators.concat import Concat, concat
-from energon_nodes.combinators import decode as _decode  # noqa: F401 - it registers its verb
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
@@ -30,13 +30,14 @@ from energon_nodes.combinators.skip import Skip
 from energon_nodes.combinators.tap import Tap
 from energon_nodes.combinators.with_keys import WithKeys
 from energon_nodes.combinators.zip import Zip
-from energon_nodes.combinators.zip import zip_nodes as zip  # noqa: A004
+from energon_nodes.combinators.zip import zip_nodes as zip
 from energon_nodes.core.encoders import register_encoder
 from energon_nodes.core.errors import (
     DatasetError,
     DecodeError,
     EnergonNodesError,
     FatalSampleError,
+    RestoreError,
     SampleError,
     ShardError,
     SkipSample,
@@ -74,3 +75,78 @@ from energon_nodes.samples.types import (
 )
 from energon_nodes.sources.items import Items, items
 from energon_nodes.sources.wrap import Wrap, wrap
+
+__all__ = [
+    "Batch",
+    "Blend",
+    "Buffer",
+    "CaptioningSample",
+    "Collate",
+    "ColumnBuffer",
+    "Concat",
+    "Context",
+    "CrudeSample",
+    "DatasetError",
+    "DecodeError",
+    "Decoder",
+    "EnergonNodesError",
+    "Epochize",
+    "FatalSampleError",
+    "FieldMap",
+    "Filter",
+    "FlatMap",
+    "ImageClassificationSample",
+    "ImageSample",
+    "InterleavedSample",
+    "Items",
+    "Key",
+    "Limit",
+    "Loader",
+    "Map",
+    "MultiChoiceVQASample",
+    "Node",
+    "OCRSample",
+    "Pad",
+    "ParallelMap",
+    "PipelineDataset",
+    "Prefetch",
+    "Repeat",
+    "RestoreError",
+    "Sample",
+    "SampleError",
+    "ShardError",
+    "Shuffle",
+    "SimilarityInterleavedSample",
+    "Skip",
+    "SkipSample",
+    "StateError",
+    "Tap",
+    "TextSample",
+    "TrustError",
+    "VQAOCRSample",
+    "VQASample",
+    "VidQASample",
+    "WithKeys",
+    "WorkerError",
+    "Wrap",
+    "Zip",
+    "add_verb",
+    "blend",
+    "buffer",
+    "collate",
+    "concat",
+    "dataset",
+    "gather_state",
+    "import_type",
+    "items",
+    "merge_states",
+    "register_encoder",
+    "registered_nodes",
+    "scatter_state",
+    "scratch",
+    "shared",
+    "state",
+    "tuning",
+    "wrap",
+    "zip",
+]

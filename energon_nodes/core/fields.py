@@ -59,21 +59,95 @@ def buffer(*, lazy: bool = False, columns: bool = False, init: Literal[False] = 
         columns: Keep flat integer keys in columns, for large buffers: the state of 10,000 elements
             is then taken in some microseconds.
         init: Tells type checkers that the field is no argument of the class; leave it.
+
+    Example:
+        >>> from energon_nodes.core.node import Node
+        >>> from energon_nodes.core.restore import Buffer
+        >>> class Pairs(Node[tuple[int, int]]):
+        ...     source: Node[int]
+        ...     held: Buffer = buffer()
+        ...
+        ...     def run(self):
+        ...         for pair in self.source.pairs():
+        ...             self.held.append(pair)
+        ...             if len(self.held) == 2:
+        ...                 (first, one), (second, two) = self.held
+        ...                 self.held.clear()
+        ...                 yield (first, second), (one, two)
+        >>> import energon_nodes as en
+        >>> list(Pairs(en.items(range(4))))
+        [(0, 1), (2, 3)]
     """
     options = {"lazy": lazy, "columns": columns}
     return _declare("buffer", init=init, repr=False, default=None, metadata=options)
 
 
 def tuning(default: Any = dataclasses.MISSING) -> Any:
-    """Declare configuration that may differ between saving and loading: it does not shape the order."""
+    """Declare configuration that may differ between saving and loading: it does not shape the order.
+
+    Args:
+        default: The value where none is given; without it the argument is required.
+
+    Example:
+        >>> from energon_nodes.core.node import Node
+        >>> class Logged(Node[int]):
+        ...     source: Node[int]
+        ...     label: str = tuning("")
+        ...
+        ...     def run(self):
+        ...         yield from self.source.pairs()
+        >>> import energon_nodes as en
+        >>> state = Logged(en.items(range(4)), "before").state_dict()
+        >>> Logged(en.items(range(4)), "after").reset(state)
+    """
     return _declare("tuning", default=default)
 
 
 def shared(default: Any = None, *, init: Literal[False] = False) -> Any:
-    """Declare an immutable heavy part, such as an index: made in `check`, shared by clones, part of pickles."""
+    """Declare an immutable heavy part, such as an index: made in `check`, shared by clones, part of pickles.
+
+    Args:
+        default: The value before `check` has made the part.
+        init: Tells type checkers that the field is no argument of the class; leave it.
+
+    Example:
+        >>> from energon_nodes.core.node import Node
+        >>> class Words(Node[str]):
+        ...     text: str
+        ...     words: list[str] = shared()
+        ...
+        ...     def check(self):
+        ...         self.words = self.text.split()
+        ...
+        ...     def run(self):
+        ...         yield from ((word, (self.epoch, number)) for number, word in enumerate(self.words))
+        >>> node = Words("a b c")
+        >>> node.clone().words is node.words
+        True
+    """
     return _declare("shared", init=init, repr=False, default=default)
 
 
 def scratch(kind: Callable[[], Any], *, init: Literal[False] = False) -> Any:
-    """Declare a run-time object, such as a queue of futures: never saved, made anew for each pass and load."""
+    """Declare a run-time object, such as a queue of futures: never saved, made anew for each pass and load.
+
+    Args:
+        kind: Makes the object.
+        init: Tells type checkers that the field is no argument of the class; leave it.
+
+    Example:
+        >>> from energon_nodes.core.node import Node
+        >>> class Lengths(Node[int]):
+        ...     source: Node[str]
+        ...     known: dict[str, int] = scratch(dict)  # a cache: losing it changes nothing
+        ...
+        ...     def run(self):
+        ...         for value, key in self.source.pairs():
+        ...             if value not in self.known:
+        ...                 self.known[value] = len(value)
+        ...             yield self.known[value], key
+        >>> import energon_nodes as en
+        >>> list(Lengths(en.items(["a", "bc", "a"])))
+        [1, 2, 1]
+    """
     return _declare("scratch", init=init, repr=False, default_factory=kind)

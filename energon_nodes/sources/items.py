@@ -19,7 +19,12 @@ _BLOCK = 1024  # positions whose indices are computed at once
 
 
 class Items(Node[X]):
-    """Deliver the elements of a sequence; see `items`, which makes it."""
+    """Deliver the elements of a sequence; see `items`, which makes it.
+
+    Example:
+        >>> Items([3, 1, 2])
+        Items(3 elements)
+    """
 
     sequence: Sequence[X] = tuning()
     _: KW_ONLY

@@ -34,7 +34,12 @@ class _Lease:
 
 
 class Wrap(Node[X]):
-    """Deliver the elements of a foreign iterable or node; see `wrap`, which makes it."""
+    """Deliver the elements of a foreign iterable or node; see `wrap`, which makes it.
+
+    Example:
+        >>> Wrap(range(3), share="stride")
+        Wrap(range, share='stride')
+    """
 
     foreign: Any = tuning()
     _: KW_ONLY
