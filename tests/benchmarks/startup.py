@@ -49,7 +49,7 @@ def rows(settings: Settings) -> list[Row]:
         results.row(OURS, [OURS], lambda: figure_row(results, OURS, "ms", Bound("≤", 30))),
         results.row(ENERGON, [ENERGON], lambda: figure_row(results, ENERGON, "ms")),
         results.row(FLOOR, [FLOOR], lambda: figure_row(results, FLOOR, "ms")),
-        results.row(FILES, [FILES], lambda: figure_row(results, FILES, "files", Bound("≤", 256))),
+        results.row(FILES, [FILES], lambda: figure_row(results, FILES, "files", Bound("≤", 128))),
         results.row(
             MEMORY, [MEMORY], lambda: figure_row(results, MEMORY, "bytes", Bound("≤", 1), "2,000,000 against 100,000")
         ),

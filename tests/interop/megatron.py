@@ -35,7 +35,14 @@ def read(folder: Path, split: str = "train", **decoding: Any) -> list[dict[str, 
             batch_size=None,
             task_encoder=task_encoder(energon.SampleDecoder(**decoding) if decoding else None),
         )
-        return list(energon.get_loader(dataset))
+        return [sample.parts for sample in energon.get_loader(dataset)]
+
+
+@energon.edataclass
+class Held(energon.Sample):
+    """A crude sample in a wrapper: torch's DataLoader would turn the arrays of a plain dict into tensors."""
+
+    parts: dict[str, Any]
 
 
 def task_encoder(decoder: Any) -> Any:
@@ -43,7 +50,7 @@ def task_encoder(decoder: Any) -> Any:
 
     @energon.stateless
     def cook(sample: dict[str, Any]) -> Any:
-        return energon.CrudeSample(sample)
+        return Held(**energon.basic_sample_keys(sample), parts=sample)
 
     class Raw(energon.DefaultTaskEncoder):
         cookers = [energon.Cooker(cook)]  # noqa: RUF012
