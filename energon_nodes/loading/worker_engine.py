@@ -22,7 +22,7 @@ from energon_nodes.loading.entries import ENDED, NEXT, as_next, header_of
 from energon_nodes.loading.host import HOLE, Host
 from energon_nodes.loading.messages import Message, unpack_error
 from energon_nodes.loading.topology import Topology
-from energon_nodes.loading.workers import Command, StreamDataset
+from energon_nodes.loading.workers import Command, StreamDataset, end_with_parent
 
 __all__ = ["WorkerEngine", "WorkerSettings"]
 
@@ -91,6 +91,7 @@ class WorkerEngine:
             persistent_workers=settings.persistent_workers,
             multiprocessing_context=self._context,
             timeout=settings.timeout,
+            worker_init_fn=end_with_parent,
             generator=self._generator,  # the global one is left alone
         )
 

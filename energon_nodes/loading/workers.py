@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import queue
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +20,9 @@ from energon_nodes.loading.host import HOLE, Host, Stream
 from energon_nodes.loading.messages import Message, pack_error
 from energon_nodes.loading.topology import Topology
 
-__all__ = ["Command", "StreamDataset", "check_picklable"]
+__all__ = ["Command", "StreamDataset", "check_picklable", "end_with_parent"]
 
-_LOOK_AFTER = 2.0  # seconds after which a waiting worker looks whether its parent lives
+_LOOK_AFTER = 1.0  # seconds after which a worker looks whether its parent lives
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class StreamDataset(IterableDataset[Message]):
 
     def begin(self, worker: int) -> tuple[list[Stream], int]:
         """Set the worker's streams to where the loader says; return them and the first due turn."""
-        command = _wait_for(self.commands[worker])
+        command: Command = self.commands[worker].get()
         streams: list[Stream] = []
         for number in self.topology.of_worker(worker):
             stream = self._host.stream(number)
@@ -128,14 +129,23 @@ class _Turns(Iterator[Message]):
         return self._dataset.answer(stream, self._numbers[place], turn)
 
 
-def _wait_for(commands: Any) -> Command:
+def end_with_parent(worker: int) -> None:
+    """Let a thread end this worker when its parent is gone, whatever the worker is doing.
+
+    torch's own watch looks between two outputs, and takes for its parent whoever is it when it begins to look.
+    """
+    thread = threading.Thread(target=_watch_parent, name=f"energon_nodes.watch{worker}", daemon=True)
+    thread.start()
+
+
+def _watch_parent() -> None:
     parent = multiprocessing.parent_process()
-    while True:
-        try:
-            return commands.get(timeout=_LOOK_AFTER)
-        except queue.Empty:
-            if parent is None or not parent.is_alive():
-                os._exit(1)  # there is nobody to report to
+    assert parent is not None
+    # A fork server stands between. Otherwise the process number tells: forked siblings hold each other's pipes open.
+    served = multiprocessing.get_start_method() == "forkserver"
+    while parent.is_alive() if served else os.getppid() == parent.pid:
+        time.sleep(_LOOK_AFTER)
+    os._exit(1)
 
 
 def check_picklable(node: Node[Any], method: str) -> None:
