@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -16,6 +17,15 @@ from energon_nodes.storage import paths
 __all__ = ["UserFunction", "trusted_function"]
 
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    # Another thread may have held it when the process forked; in the child nobody would release it.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 _modules: dict[str, tuple[tuple[int, int], ModuleType]] = {}  # by path, with the version of the file
 
 
