@@ -35,8 +35,8 @@ class Settings:
     """What a run of the benchmarks was asked for."""
 
     root: Path
-    rounds: int = 5
-    quick: bool = False
+    rounds: int
+    quick: bool
 
     @property
     def budget(self) -> float:

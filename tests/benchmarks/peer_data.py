@@ -27,16 +27,18 @@ def array_record(root: Path) -> Path:
     return data.made(root / "array_record", write)
 
 
-def litdata(root: Path) -> Path:
-    """Return LitData chunks of 5,000 samples, as many as a tar of data T holds."""
+def litdata(root: Path, pickled: bool) -> Path:
+    """Return LitData chunks of 5,000 samples, as in a tar of data T; pickled ones are one opaque leaf each."""
 
     def write(folder: Path) -> None:
         from litdata import optimize
 
         options = {"chunk_size": 5_000, "num_workers": 1, "start_method": "fork", "verbose": False}
-        optimize(fn=tuples, inputs=data.shards_of(data.text(root)), output_dir=str(folder), **options)
+        optimize(
+            fn=pickles if pickled else tuples, inputs=data.shards_of(data.text(root)), output_dir=str(folder), **options
+        )
 
-    return data.made(root / "litdata", write)
+    return data.made(root / ("litdata_pickled" if pickled else "litdata"), write)
 
 
 def mds(root: Path) -> Path:
@@ -57,6 +59,11 @@ def tuples(shard: Path) -> Iterator[tuple[str | bytes, ...]]:
     """Yield the samples of a shard as tuples, which LitData reads a third faster than dicts."""
     for sample in records(shard):
         yield sample["__key__"], sample["txt"], sample["json"]
+
+
+def pickles(shard: Path) -> Iterator[bytes]:
+    for sample in records(shard):
+        yield pickle.dumps(sample, 5)
 
 
 def records(shard: Path) -> Iterator[Record]:

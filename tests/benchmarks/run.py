@@ -37,7 +37,7 @@ PACKAGES = (
 
 def main() -> int:
     options = parse()
-    settings = Settings(options.data, options.rounds or (3 if options.quick else 5), options.quick)
+    settings = Settings(options.data, options.rounds or (3 if options.quick else 7), options.quick)
     tables: dict[str, list[Row]] = {}
     print(environment())
     for name in options.only or GROUPS:
@@ -88,7 +88,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure energon_nodes beside plain loops and its peers.")
     parser.add_argument("--only", nargs="+", choices=GROUPS, metavar="NAME", help=f"groups: {', '.join(GROUPS)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter ones: for development")
-    parser.add_argument("--rounds", type=int, help="rounds of every contender (5, with --quick 3)")
+    parser.add_argument("--rounds", type=int, help="rounds of every contender (7, with --quick 3)")
     parser.add_argument("--data", type=Path, default=data.default_root(), help="folder of the data (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file")
