@@ -74,6 +74,7 @@ from energon_nodes.samples.types import (
     VQASample,
 )
 from energon_nodes.sources.items import Items, items
+from energon_nodes.sources.shards import Shards, shards
 from energon_nodes.sources.wrap import Wrap, wrap
 
 __all__ = [
