@@ -22,6 +22,7 @@ ErrorPolicy = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 """What happens to an element that fails: raise, skip, or call `(error, key)` and skip if it returns."""
 
 _ROUNDS = 8
+_SMALL = 256
 _MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 
 
@@ -70,13 +71,18 @@ def check_policy(node: str, policy: object, name: str = "on_error") -> None:
 class Permutation:
     """Permute `range(n)` by a keyed bijection in constant memory.
 
-    A Feistel network on the next power of two, at least 256 (smaller networks are visibly
-    biased); values outside the range are sent through again ("cycle walking", Black and Rogaway,
-    "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    A Feistel network on the next power of two; values outside the range are sent through again
+    ("cycle walking", Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    Networks on less than 256 values are visibly biased, and walking back into a much smaller range
+    takes long: up to 256, the values of the range are taken in the order in which that network
+    gives them.
 
     Args:
         n: The size of the range, at least 1.
         key: A 128-bit key, see `fold`.
+
+    Raises:
+        ValueError: If `n` is less than 1.
 
     Example:
         >>> p = Permutation(10, key=7)
@@ -87,19 +93,27 @@ class Permutation:
     """
 
     def __init__(self, n: int, key: int) -> None:
+        if n < 1:
+            raise ValueError(f"a permutation needs n >= 1, got n={n}")
         bits = max(8, (n - 1).bit_length())
         self._n = np.uint64(n)
         self._low_bits = np.uint64(bits // 2)
         self._low_mask = np.uint64((1 << (bits // 2)) - 1)
         self._high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
         self._keys = [np.uint64(fold("round", key, number) & 0xFFFFFFFFFFFFFFFF) for number in range(_ROUNDS)]
+        self._table: NDArray[np.int64] | None = None
+        if n <= _SMALL:
+            images = self._apply(np.arange(_SMALL, dtype=np.uint64), range(_ROUNDS)).astype(np.int64)
+            self._table = images[images < n]
 
     def __call__(self, positions: NDArray[Any]) -> NDArray[np.int64]:
         """Return the images of `positions`, an integer array of any shape `(k,)`."""
-        return self._walk(positions, range(_ROUNDS))
+        return self._walk(positions, range(_ROUNDS)) if self._table is None else self._table[positions]
 
     def inverse(self, images: NDArray[Any]) -> NDArray[np.int64]:
         """Return the positions whose images are given, an integer array of shape `(k,)`."""
+        if self._table is not None:
+            return np.argsort(self._table)[images]
         return self._walk(images, range(_ROUNDS - 1, -1, -1))
 
     def _walk(self, values: NDArray[Any], rounds: range) -> NDArray[np.int64]:
