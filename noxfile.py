@@ -1,8 +1,8 @@
 """Everything that CI checks. `nox` runs the default sessions; `nox -s tests -- -k shuffle` one of them, with arguments.
 
-Each session has its own environment, so it also proves that its extra in `pyproject.toml` is complete. What it installs
-is held to tested versions, by `constraints.txt` or, for `bench`, by a file of its own; without them pip would choose the
-newest torch.
+Each session has its own environment, so it also proves that its extra in `pyproject.toml` is complete. What it
+installs is held to tested versions, by `constraints.txt` or, for `bench`, by a file of its own: pip alone would choose
+the newest torch.
 """
 
 import nox
