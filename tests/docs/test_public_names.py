@@ -8,13 +8,12 @@ import pytest
 import energon_nodes
 from energon_nodes import testing
 
+# What is an alias of a type, or comes from elsewhere, has no docstring of its own.
 PUBLIC = [
     pytest.param(getattr(module, name), id=f"{module.__name__}.{name}")
     for module in (energon_nodes, testing)
     for name in module.__all__
-    if getattr(getattr(module, name), "__module__", "").startswith(
-        "energon_nodes."
-    )  # aliases of types have no docstring
+    if getattr(getattr(module, name), "__module__", "").startswith("energon_nodes.")
 ]
 
 
