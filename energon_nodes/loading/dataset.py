@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.core import graph
+from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node, add_verb
 from energon_nodes.core.share import Context, ErrorPolicy
 from energon_nodes.loading.topology import find_rank
@@ -50,16 +51,18 @@ class PipelineDataset(IterableDataset[X]):
         stream = slot * self._world_size + self._rank
         context = replace(self._context, stream=stream, streams=self._world_size * max(1, workers))
         end = None if self._ends is None else Path(self._ends) / f"{slot}.state"
-        return _Pass(self._node.clone(), context, self._passes[slot], end)
+        return _Pass(self._node.clone(), context, self._passes[slot], end, alone=workers == 0)
 
 
 class _Pass(Iterator[X]):
     """Run one pass of one worker's stream; the state of a StatefulDataLoader lives here and nowhere else."""
 
-    def __init__(self, node: Node[X], context: Context, passes: torch.Tensor, end: Path | None) -> None:
+    def __init__(self, node: Node[X], context: Context, passes: torch.Tensor, end: Path | None, *, alone: bool) -> None:
         self._node = node
         self._passes = passes
         self._end = end
+        self._alone = alone  # whether nobody pulls ahead: a worker cannot know whether the others have more to give
+        self._resumed = False  # whether it goes on where a state was taken, without an output so far
         node.bind(context)
         number = int(passes)
         passes += 1
@@ -71,23 +74,46 @@ class _Pass(Iterator[X]):
             node.rewind()
 
     def __next__(self) -> X:
+        resumed, self._resumed = self._resumed and self._alone, False
         try:
             return next(self._node)
         except StopIteration:
-            if self._end is not None:
-                temporary = self._end.with_suffix(".new")
-                torch.save(self._node.get_state(), temporary)
-                temporary.replace(self._end)
-            raise
+            self._keep_end()
+            if not resumed:
+                raise
+        # The state was taken behind the last output of its pass: an empty pass helps nobody.
+        self._node.reset(None)
+        self._passes += 1
+        return self.__next__()
+
+    def _keep_end(self) -> None:
+        if self._end is not None:
+            temporary = self._end.with_suffix(".new")
+            torch.save(self._node.get_state(), temporary)
+            temporary.replace(self._end)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this worker's stream."""
         return self._node.get_state()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go to a saved state; the next pass follows its pass."""
+        """Go to a saved state; the next pass follows its pass.
+
+        Raises:
+            StateError: If the state belongs to another pipeline, seed, or number of workers.
+        """
+        streams, own = state_dict.get("streams"), self._node.context.streams
+        if streams != own:
+            raise StateError(
+                f"the checkpoint has {streams} streams, one for each worker of each rank, and this DataLoader makes {own}: "
+                "StatefulDataLoader resumes with the same num_workers and ranks only; pipeline.loader(...) with any"
+            )
         self._node.reset(state_dict)
         self._passes.fill_(self._node.epoch + 1)
+        if state_dict["ended"]:
+            self._keep_end()
+        else:
+            self._resumed = True
 
 
 @add_verb

@@ -101,11 +101,11 @@ class Stream:
         header, body = header_of(data), body_of(data)
         try:
             snapshot, start = body
-        except (TypeError, ValueError) as error:
+            self._node.load(start if header.phase == NEXT and start is not None else snapshot)
+        except StateError:
+            raise
+        except (TypeError, ValueError, KeyError) as error:
             raise StateError(f"an entry of the checkpoint cannot be read ({error}); the file is damaged") from error
-        if header.phase == NEXT and start is not None:
-            snapshot = start
-        self._node.load(snapshot)
         self.turns, self._errors, self._start = header.turns, header.errors, start
         self.ended = header.phase == ENDED
         if header.phase == NEXT:

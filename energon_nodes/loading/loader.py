@@ -6,7 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from energon_nodes.core import graph
 from energon_nodes.core.errors import StateError
@@ -16,7 +16,7 @@ from energon_nodes.loading.engines import Engine, LocalEngine
 from energon_nodes.loading.host import HOLE
 from energon_nodes.loading.reports import counts_of, plan_of
 from energon_nodes.loading.session import Session
-from energon_nodes.loading.state import Run, load_position, save_position
+from energon_nodes.loading.state import Run, check_shape, load_position, save_position
 from energon_nodes.loading.topology import Topology, find_rank
 from energon_nodes.loading.uneven import Uneven, quota_of, rank_length, warn_of_uneven_ranks
 from energon_nodes.loading.worker_engine import WorkerEngine, WorkerSettings
@@ -109,17 +109,16 @@ class Loader(Generic[X]):
         Raises:
             StateError: If the state belongs to another pipeline, seed, or number of streams.
         """
-        topology = self._topology_of(state_dict)
+        topology = self._topology_of(check_shape(state_dict)["streams"])
         position = load_position(state_dict, self._run, topology.hosted, topology.world_size)
         if topology != self._topology:
             self._adopt(topology)
             self._session.close()
         self._session.go_to(position)
 
-    def _topology_of(self, state: Any) -> Topology:
-        """Return the topology that a state asks for: its number of streams on our ranks and workers."""
-        streams = cast("dict[str, Any]", state).get("streams") if isinstance(state, dict) else None
-        if streams == self._topology.streams or not isinstance(streams, int):
+    def _topology_of(self, streams: int) -> Topology:
+        """Return the topology with the number of streams of a state on our ranks and workers."""
+        if streams == self._topology.streams:
             return self._topology
         if self._fixed:
             raise StateError(

@@ -15,7 +15,7 @@ from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node
 from energon_nodes.loading.entries import ENDED, body_of, header_of, plain_dumps, plain_loads
 
-__all__ = ["Position", "Run", "load_position", "merge_states", "save_position"]
+__all__ = ["Position", "Run", "check_shape", "load_position", "merge_states", "save_position"]
 
 _INTS = ("format", "seed", "streams", "world_size", "pass", "step", "turn")
 
@@ -79,7 +79,7 @@ def load_position(state: Any, run: Run, hosted: Sequence[int], world_size: int) 
         StateError: If the state is damaged or of another run, lacks streams, or was taken where this number of
             ranks cannot go on.
     """
-    found = _checked(state)
+    found = check_shape(state)
     graph.check_format(found["format"])
     if found["seed"] != run.seed:
         raise StateError(
@@ -134,7 +134,7 @@ def merge_states(states: Iterable[dict[str, Any]]) -> dict[str, Any]:
         >>> [key for key in merged if key.startswith("stream.")]
         ['stream.0', 'stream.1']
     """
-    checked = [_checked(state) for state in states]
+    checked = [check_shape(state) for state in states]
     if not checked:
         raise StateError("merge_states needs the states of all ranks, got none")
     first, merged = checked[0], dict[str, Any]()
@@ -179,8 +179,12 @@ def _has_ended(state: dict[str, Any]) -> bool:
     return all(header_of(value).phase == ENDED for name, value in state.items() if name.startswith("stream."))
 
 
-def _checked(state: Any) -> dict[str, Any]:
-    """Return a state whose parts have the types that a loader gives them."""
+def check_shape(state: Any) -> dict[str, Any]:
+    """Return a state whose parts have the types that a loader gives them.
+
+    Raises:
+        StateError: If it is no such state.
+    """
     if not isinstance(state, dict) or "streams" not in state or "format" not in state:
         raise StateError("this is no state of a loader: expected the dictionary that loader.state_dict() returned")
     found = cast("dict[str, Any]", state)
