@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `tests` and, wit
 
 from tests.benchmarks import data
 from tests.benchmarks.harness import Settings
-from tests.benchmarks.table import Row, markdown, plain
+from tests.benchmarks.page import page
+from tests.benchmarks.table import Row, plain
 
 GROUPS = {
     "reading": "Reading data T in one process",
@@ -48,8 +49,7 @@ def main() -> int:
         records = {name: [row.record() for row in rows] for name, rows in tables.items()}
         options.json.write_text(json.dumps(records, indent=2, ensure_ascii=False))
     if options.markdown:
-        pages = [markdown(GROUPS[name], rows) for name, rows in tables.items()]
-        options.markdown.write_text("\n".join([environment(), "", *pages]))
+        options.markdown.write_text(page(environment(), {GROUPS[name]: rows for name, rows in tables.items()}))
     return verdict([row for rows in tables.values() for row in rows], options.strict)
 
 
