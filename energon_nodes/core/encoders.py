@@ -17,10 +17,13 @@ from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
 from energon_nodes.core.errors import StateError
 
-__all__ = ["PLAIN_TYPES", "decode_value", "encode_value", "register_encoder"]
+__all__ = ["EMPTY_BYTES", "PLAIN_TYPES", "decode_value", "encode_value", "register_encoder"]
 
 PLAIN_TYPES = frozenset({int, float, str, bytes, bool, type(None)})
 """The types of single values that a checkpoint holds as they are; subclasses are not among them."""
+
+EMPTY_BYTES = {"__encoded__": "bytes", "value": ""}
+"""Stands for `b""`, which `torch.save` writes in a way that `torch.load(weights_only=True)` refuses."""
 
 _Encoder: TypeAlias = tuple[str, Callable[[Any], Any]]
 _encoders: dict[type, _Encoder] = {}
@@ -69,7 +72,7 @@ def encode_value(value: Any) -> Any:
     """
     kind = cast("type[Any]", type(value))
     if kind in PLAIN_TYPES:
-        return value
+        return EMPTY_BYTES if kind is bytes and not value else value
     if kind is list:
         return [encode_value(item) for item in value]
     if kind is tuple:
@@ -251,6 +254,7 @@ register_encoder(dict, "dict", lambda x: list(x.items()), dict)
 register_encoder(set, "set", list, set)
 register_encoder(frozenset, "frozenset", list, frozenset)
 register_encoder(bytearray, "bytearray", bytes, bytearray)
+register_encoder(bytes, "bytes", bytes.decode, str.encode)  # only empty ones
 register_encoder(complex, "complex", lambda x: [x.real, x.imag], lambda x: complex(*x))
 register_encoder(np.ndarray, "array", _encode_array, _decode_array)
 register_encoder(np.generic, "scalar", _encode_array, lambda encoded: _decode_array(encoded)[()])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from energon_nodes.core.encoders import PLAIN_TYPES
+from energon_nodes.core.encoders import EMPTY_BYTES, PLAIN_TYPES
 from energon_nodes.core.errors import StateError
 from energon_nodes.core.fields import kind_of
 from energon_nodes.core.share import Context
@@ -186,9 +186,9 @@ def _tuples(value: Any) -> Any:
 
 
 def copy_plain(value: Any, what: str) -> Any:
-    """Return a copy of plain data, or raise a TypeError that names what is not plain."""
+    """Return a copy of plain data for a checkpoint, or raise a TypeError that names what is not plain."""
     if type(value) in PLAIN_TYPES:
-        return value
+        return EMPTY_BYTES if type(value) is bytes and not value else value
     if isinstance(value, (list, tuple)):
         items = [copy_plain(item, what) for item in cast("list[Any]", value)]
         return items if isinstance(value, list) else tuple(items)

@@ -299,7 +299,7 @@ class Node(Description[T], abstract=True):
         try:
             (self.epoch, self.skipped, self.failed), own, below = snapshot
             for field in self._by_kind.get("state", ()):
-                setattr(self, field.name, graph.copy_plain(own[field.name], field.name))
+                setattr(self, field.name, decode_value(own[field.name]))
             for field in self._by_kind.get("buffer", ()):
                 if field.name in own:
                     kind = ColumnBuffer if field.metadata["columns"] else Buffer
