@@ -112,6 +112,10 @@ class Batch(Node[Y], verb="batch"):
     def restorable(self, name: str = "") -> bool:
         return self.source.restorable() and (bool(name) or not is_stateful(self.collate))
 
+    def locate(self, key: Key) -> str | None:
+        places = dict.fromkeys(self.source.locate(member) for member in key)  # each once, in order
+        return "; ".join([place for place in places if place is not None][:4]) or None
+
     def length(self, stream: int, streams: int) -> float | None:
         below = self.source.length(stream, streams)
         if below is None or isinf(below):

@@ -98,6 +98,9 @@ class Blend(Node[X], verb="blend"):
     def restore_many(self, keys: Sequence[Key]) -> list[X]:
         return restore_branches(self.sources, keys)
 
+    def locate(self, key: Key) -> str | None:
+        return self.sources[key[0]].locate(key[1:])
+
     def length(self, stream: int, streams: int) -> float | None:
         if self.on_end == "drop":
             return total_length(self.sources, stream, streams)

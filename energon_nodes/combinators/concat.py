@@ -49,6 +49,9 @@ class Concat(Node[X], verb="concat"):
     def restore_many(self, keys: Sequence[Key]) -> list[X]:
         return restore_branches(self.sources, keys)
 
+    def locate(self, key: Key) -> str | None:
+        return self.sources[key[0]].locate(key[1:])
+
     def length(self, stream: int, streams: int) -> float | None:
         return total_length(self.sources, stream, streams)
 

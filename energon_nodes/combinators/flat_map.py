@@ -139,6 +139,9 @@ class FlatMap(Node[Y], verb="flat_map"):
                 )
         return [found[key] for key in keys]
 
+    def locate(self, key: Key) -> str | None:
+        return self.source.locate(key[:-1])
+
     def restorable(self, name: str = "") -> bool:
         return self.source.restorable() and (bool(name) or is_pure(self.fn, self.pure))
 

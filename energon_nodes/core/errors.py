@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 __all__ = [
     "DatasetError",
     "DecodeError",
@@ -169,30 +167,34 @@ class SkipSample(Exception):  # a request, as StopIteration is
     """
 
 
-def annotate(error: BaseException, place: str, key: object, value: object) -> None:
+def annotate(error: BaseException, node: str, key: object, value: object, place: str | None = None) -> None:
     """Add notes that name the node, the restore key and the sample to an error.
 
     Args:
         error: The exception on its way to the user.
-        place: The node, as its one-line description.
+        node: The node, as its one-line description.
         key: The restore key of the element, or None where there is none.
-        value: The element that failed; dicts with `__key__` and `__shard__` are named by them.
+        value: The element that failed; one with a `__key__` is named by it.
+        place: Where the element lies, such as "shard 'a.tar' at byte 1024", or None where that is not known.
 
     Example:
         >>> error = ValueError("bad")
-        >>> annotate(error, "Map(fn=augment)", (0, 7), {"__key__": "cat", "__shard__": "a.tar"})
+        >>> annotate(error, "Map(fn=augment)", (0, 7), {"__key__": "cat"}, "shard 'a.tar' at byte 1024")
         >>> error.__notes__
-        ['at node Map(fn=augment)', "restore key (0, 7), sample 'cat' of shard 'a.tar'"]
+        ['at node Map(fn=augment)', "restore key (0, 7), sample 'cat', shard 'a.tar' at byte 1024"]
     """
     if getattr(error, "_energon_nodes_annotated", False):
         return
-    error.add_note(f"at node {place}")
+    error.add_note(f"at node {node}")
     parts: list[str] = []
     if key is not None:
         parts.append(f"restore key {shown_key(key)}")
-    sample = _sample_of(value)
-    if sample is not None:
-        parts.append(f"sample {sample['__key__']!r}" + _where(sample))
+    missing = object()
+    sample = value.get("__key__", missing) if isinstance(value, dict) else getattr(value, "__key__", missing)
+    if sample is not missing:
+        parts.append(f"sample {sample!r}")
+    if place is not None:
+        parts.append(place)
     if parts:
         error.add_note(", ".join(parts))
     try:
@@ -205,18 +207,3 @@ def shown_key(key: object) -> str:
     """Return a restore key as text of a bearable length."""
     text = repr(key)
     return text if len(text) <= 300 else text[:297] + "..."
-
-
-def _sample_of(value: object) -> dict[str, Any] | None:
-    if isinstance(value, dict):
-        sample = cast("dict[str, Any]", value)
-        return sample if "__key__" in sample else None
-    missing = object()
-    key = getattr(value, "__key__", missing)
-    return None if key is missing else {"__key__": key, "__shard__": getattr(value, "__shard__", None)}
-
-
-def _where(sample: dict[str, Any]) -> str:
-    where = f" of shard {sample['__shard__']!r}" if sample.get("__shard__") is not None else ""
-    offset = getattr(sample.get("__sources__"), "offset", None)
-    return where + (f" at byte {offset}" if offset is not None else "")

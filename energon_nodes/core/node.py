@@ -17,7 +17,7 @@ from energon_nodes.core.encoders import decode_value, encode_value
 from energon_nodes.core.errors import FatalSampleError, RestoreError, SkipSample, StateError, annotate, shown_key
 from energon_nodes.core.restore import DROPPED, Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context, ErrorPolicy
-from energon_nodes.core.verbs import add_verb
+from energon_nodes.core.verbs import add_verb, reserve
 
 __all__ = ["Node", "add_verb", "registered_nodes"]
 
@@ -79,6 +79,10 @@ class Node(Description[T], abstract=True):
     def restorable(self, name: str = "") -> bool:
         """Return whether elements can be rebuilt from keys: those of buffer field `name`, or the node's own."""
         return all(source.restorable() for source in self.sources_of())
+
+    def locate(self, key: Key) -> str | None:
+        """Return where the element with this restore key lies in storage, for messages; None where that is not known."""
+        return self.sources_of()[0].locate(key) if len(self.sources_of()) == 1 else None
 
     def length(self, stream: int, streams: int) -> float | None:
         """Return how many elements one stream yields in one pass: `math.inf` without end, None where unknown."""
@@ -223,7 +227,7 @@ class Node(Description[T], abstract=True):
             self.skipped += 1
             return streak
         policy: ErrorPolicy = getattr(self, "on_error", None) or self.context.on_error
-        annotate(error, repr(self), key, value)
+        annotate(error, repr(self), key, value, None if key is None else self._place_of(key))
         if isinstance(error, StopIteration):  # inside a generator it would pass for the end of the data
             raise FatalSampleError(
                 f"a function of {self!r} raised StopIteration; let it return or raise SkipSample"
@@ -270,6 +274,12 @@ class Node(Description[T], abstract=True):
                 problem.__cause__ = error
                 policy(problem, keys[0])
             return [DROPPED]
+
+    def _place_of(self, key: Key) -> str | None:
+        try:
+            return self.locate(key)
+        except Exception:  # an error is on its way; what cannot be said about it must not hide it
+            return None
 
     def live(self, name: str) -> Any:
         """Return the callable in the configuration field `name`; one that has a state is this stream's own copy."""
@@ -376,3 +386,6 @@ class Node(Description[T], abstract=True):
                 n0 --> n1
         """
         return graph.diagram(self)
+
+
+reserve(Node)

@@ -100,6 +100,10 @@ class Shards(Node[dict[str, Any]]):
                 restored.append(sample)
         return restored
 
+    def locate(self, key: Key) -> str | None:
+        place = self.shard_set.locate(key[1])
+        return f"shard {place.shard!r} at byte {place.offset}"
+
     def length(self, stream: int, streams: int) -> float | None:
         start, stop = part_of(self.count, stream, streams)
         return stop - start
