@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, SupportsIndex, overload
 
+from energon_nodes.core.encoders import register_encoder
+
 __all__ = ["Origin", "Source", "Sources"]
 
 
@@ -153,3 +155,11 @@ class Sources(tuple[Source, ...]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> tuple[Source, ...]:
         return self._plain()
+
+
+def _encoded(sources: Sources) -> list[Any]:
+    return [tuple(source) for source in sources]
+
+
+register_encoder(Source, "source", tuple, lambda fields: Source(*fields))
+register_encoder(Sources, "sources", _encoded, lambda sources: tuple([Source(*fields) for fields in sources]))
