@@ -81,7 +81,7 @@ class Node(Description[T], abstract=True):
         return all(source.restorable() for source in self.sources_of())
 
     def locate(self, key: Key) -> str | None:
-        """Return where the element with this restore key lies in storage, for messages; None where that is not known."""
+        """Return where the element with this restore key lies in storage, as text for messages, or None."""
         return self.sources_of()[0].locate(key) if len(self.sources_of()) == 1 else None
 
     def length(self, stream: int, streams: int) -> float | None:
