@@ -11,7 +11,7 @@ from torchdata.nodes import BaseNode
 from energon_nodes.core import fields
 from energon_nodes.core._verbs import Verbs
 from energon_nodes.core.share import check_policy
-from energon_nodes.core.verbs import add_class_verb, refuse_shadowing, reserve
+from energon_nodes.core.verbs import add_class_verb, refuse_shadowing
 
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
@@ -50,7 +50,6 @@ class Description(BaseNode[T], Verbs[T]):
     def __init_subclass__(cls, verb: str | None = None, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if abstract:
-            reserve(cls)
             return
         refuse_shadowing(cls)
         run = cls.__dict__.get("run")

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from torchdata.nodes import BaseNode
-
 from energon_nodes.core._verbs import Verbs
 
 if TYPE_CHECKING:
@@ -109,8 +107,8 @@ def refuse_shadowing(cls: type[Any]) -> None:
 
 
 def reserve(cls: type[Any]) -> None:
-    """Keep the names of a base class of nodes from becoming verbs: its own method would hide the verb."""
-    _reserved.update(dict.fromkeys(vars(cls), cls.__name__))
+    """Keep the names of the base class of all nodes from becoming verbs: its own method would hide the verb."""
+    _reserved.update(dict.fromkeys(dir(cls), cls.__name__))
 
 
 def _attach(verb: str, method: Callable[..., Any], owner: str) -> None:
@@ -122,7 +120,7 @@ def _attach(verb: str, method: Callable[..., Any], owner: str) -> None:
 
 def _refuse_taken(verb: str, owner: str) -> None:
     """Refuse a name that nodes have already; defining the same verb again (a module reloaded) is no clash."""
-    by = _owners.get(verb) or _reserved.get(verb) or ("torchdata's BaseNode" if hasattr(BaseNode, verb) else None)
+    by = _owners.get(verb) or _reserved.get(verb)
     if by is not None and by != owner:
         raise TypeError(f"the verb {verb!r} of {owner} exists already, from {by}; choose another name")
 
