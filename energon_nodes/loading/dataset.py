@@ -105,7 +105,7 @@ class _Pass(Iterator[X]):
         streams, own = state_dict.get("streams"), self._node.context.streams
         if streams != own:
             raise StateError(
-                f"the checkpoint has {streams} streams, one for each worker of each rank, and this DataLoader makes {own}: "
+                f"the checkpoint has {streams} streams, one for each worker of each rank, this DataLoader makes {own}: "
                 "StatefulDataLoader resumes with the same num_workers and ranks only; pipeline.loader(...) with any"
             )
         self._node.reset(state_dict)

@@ -34,13 +34,11 @@ def test_three_epochs_are_the_first_three_passes(kind: Any, make: Any, workers: 
         assert [list(loader) for _ in range(3)] == expected
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_spawned_workers_get_the_next_pass(persistent: bool) -> None:
+@pytest.mark.parametrize(("kind", "persistent"), [(DataLoader, False), (StatefulDataLoader, True)])
+def test_spawned_workers_get_the_next_pass(kind: Any, persistent: bool) -> None:
     settings = {"multiprocessing_context": "spawn", "persistent_workers": persistent}
-    loaders = [make_loader(kind, endless(), 1, **settings) for kind in KINDS]
-    expected = passes(endless, 1, 2)
-    for loader in loaders:
-        assert [list(loader) for _ in range(2)] == expected
+    loader = make_loader(kind, endless(), 1, **settings)
+    assert [list(loader) for _ in range(3)] == passes(endless, 1, 3)
 
 
 @pytest.mark.parametrize("make", [mixed, endless])
@@ -77,16 +75,20 @@ def test_asking_for_the_state_before_the_first_output_takes_no_pass_away(workers
     assert [list(resumed) for _ in range(2)] == expected
 
 
-@pytest.mark.parametrize(("saving", "loading"), [(2, 1), (1, 2), (0, 2), (2, 0)])
+@pytest.mark.parametrize(("saving", "loading"), [(2, 1), (2, 0)])
 def test_another_number_of_workers_is_refused_and_never_gives_wrong_data(saving: int, loading: int) -> None:
     loader = make_loader(StatefulDataLoader, mixed(), saving)
     next(iter(loader))
     state = loader.state_dict()
     resumed = make_loader(StatefulDataLoader, mixed(), loading)
-    says = "num_workers" if saving and loading else "State doesn't contain key"  # the second is torchdata's own
+    says = "num_workers" if loading else "State doesn't contain key"  # the second is torchdata's own
     with pytest.raises((en.StateError, AssertionError), match=says):
-        resumed.load_state_dict(state)
-        next(iter(resumed))
+        _resume(resumed, state)
+
+
+def _resume(loader: Any, state: dict[str, Any]) -> None:
+    loader.load_state_dict(state)
+    next(iter(loader))
 
 
 def test_the_state_is_kept_in_one_place() -> None:

@@ -115,10 +115,13 @@ def test_a_fatal_error_is_raised_under_every_policy(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_too_many_failures_in_a_row_stop_the_stream(workers: int) -> None:
-    pipeline = en.items(range(50)).map(pipelines.always_fails)
-    with pipeline.loader(num_workers=workers, streams=2, on_error="skip", tolerance=5) as loader:
-        with pytest.raises(en.FatalSampleError, match="6 elements in a row failed"):
-            next(iter(loader))
+    loader = (
+        en.items(range(50))
+        .map(pipelines.always_fails)
+        .loader(num_workers=workers, streams=2, on_error="skip", tolerance=5)
+    )
+    with loader, pytest.raises(en.FatalSampleError, match="6 elements in a row failed"):
+        next(iter(loader))
 
 
 def test_a_function_that_always_fails_holds_no_turn_for_ever() -> None:

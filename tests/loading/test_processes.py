@@ -56,7 +56,7 @@ def test_what_cannot_be_pickled_is_refused_when_the_loader_is_made_and_its_node_
     pipeline = en.items(range(4)).map(lambda value: value).map(pipelines.add).batch(2)
     with pytest.raises(ValueError, match=r"Map\(fn=<?.*lambda>?\) cannot be pickled, which mp_context='" + method):
         pipeline.loader(num_workers=2, mp_context=method)
-    with pytest.raises(ValueError, match="on_error=.* cannot be pickled"):
+    with pytest.raises(ValueError, match=r"on_error=.* cannot be pickled"):
         en.items(range(4)).loader(num_workers=1, mp_context=method, on_error=lambda error, key: None)
     assert list(pipeline.loader(mp_context=method)) == [[1, 2], [3, 4]]  # without workers nothing is sent
     with pipeline.loader(num_workers=1, mp_context="fork") as loader:
