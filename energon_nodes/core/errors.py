@@ -190,7 +190,10 @@ def annotate(error: BaseException, node: str, key: object, value: object, place:
     if key is not None:
         parts.append(f"restore key {shown_key(key)}")
     missing = object()
-    sample = value.get("__key__", missing) if isinstance(value, dict) else getattr(value, "__key__", missing)
+    found = (
+        cast("dict[Any, Any]", value) if isinstance(value, dict) else {"__key__": getattr(value, "__key__", missing)}
+    )
+    sample = found.get("__key__", missing)
     if sample is not missing:
         parts.append(f"sample {sample!r}")
     if place is not None:

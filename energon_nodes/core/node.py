@@ -308,6 +308,7 @@ class Node(Description[T], abstract=True):
         self.clear()
         try:
             (self.epoch, self.skipped, self.failed), own, below = snapshot
+            parts = list(zip(self.sources_of(), below, strict=True))
             for field in self._by_kind.get("state", ()):
                 setattr(self, field.name, decode_value(own[field.name]))
             for field in self._by_kind.get("buffer", ()):
@@ -316,9 +317,11 @@ class Node(Description[T], abstract=True):
                     setattr(self, field.name, kind.load(own[field.name]))
             for name, stateful in self._live.items():
                 stateful.load_state_dict(decode_value(own[name]))
+        except StateError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the checkpoint's entry for {self!r} cannot be read: {error!r}") from error
-        for source, part in zip(self.sources_of(), below, strict=True):
+        for source, part in parts:
             source.load(part)
 
     # ---- inside ------------------------------------------------------------------------------

@@ -291,12 +291,12 @@ def test_an_error_names_node_key_and_sample() -> None:
     def fail(sample: dict[str, Any]) -> None:
         raise ValueError("bad")
 
-    sample = {"__key__": "cat", "__shard__": "a.tar", "jpg": b""}
+    sample = {"__key__": "cat", "jpg": b""}
     with pytest.raises(ValueError, match="bad") as caught:
         next(en.items([sample]).map(fail).map(str).batch(2))
     place, where = caught.value.__notes__
     assert place.startswith("at node Map(fn=test_an_error_names_node_key_and_sample.fail)")
-    assert where == "restore key (0, 0), sample 'cat' of shard 'a.tar'"
+    assert where == "restore key (0, 0), sample 'cat'"
 
 
 def test_skipped_elements_are_counted() -> None:
