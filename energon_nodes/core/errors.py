@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 __all__ = [
     "DatasetError",
     "DecodeError",
@@ -190,10 +192,9 @@ def annotate(error: BaseException, node: str, key: object, value: object, place:
     if key is not None:
         parts.append(f"restore key {shown_key(key)}")
     missing = object()
-    found = (
-        cast("dict[Any, Any]", value) if isinstance(value, dict) else {"__key__": getattr(value, "__key__", missing)}
-    )
-    sample = found.get("__key__", missing)
+    sample = getattr(value, "__key__", missing)
+    if isinstance(value, dict):
+        sample = cast("dict[Any, Any]", value).get("__key__", missing)
     if sample is not missing:
         parts.append(f"sample {sample!r}")
     if place is not None:
