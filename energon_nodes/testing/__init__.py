@@ -13,6 +13,7 @@ from __future__ import annotations
 from energon_nodes.testing.contract import check_contract
 from energon_nodes.testing.copies import check_copies, check_pickle
 from energon_nodes.testing.faults import check_errors
+from energon_nodes.testing.functions import check_functions
 from energon_nodes.testing.keys import check_keys, check_restore
 from energon_nodes.testing.loaders import check_loader, check_stateful_dataloader, check_torchdata_loader
 from energon_nodes.testing.processes import check_processes
@@ -30,6 +31,7 @@ __all__ = [
     "check_counts",
     "check_end",
     "check_errors",
+    "check_functions",
     "check_keys",
     "check_loader",
     "check_once",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from energon_nodes.testing.copies import check_copies, check_pickle
 from energon_nodes.testing.faults import check_errors
+from energon_nodes.testing.functions import check_functions
 from energon_nodes.testing.keys import check_keys, check_restore
 from energon_nodes.testing.loaders import check_loader, check_stateful_dataloader, check_torchdata_loader
 from energon_nodes.testing.processes import check_processes
@@ -24,6 +25,8 @@ def check_contract(
     most: int = 48,
     ordered: bool = True,
     once: bool = False,
+    unique: bool = True,
+    lengths: bool = True,
     bytes_per_element: float | None = None,
     workers: bool = True,
     skip: Collection[str] = (),
@@ -39,6 +42,8 @@ def check_contract(
         ordered: Whether the order is promised, as `parallel_map(in_order=False)` does not.
         once: Whether the streams together deliver the elements that one stream delivers; true for all that does
             not gather elements or choose among them.
+        unique: Whether a pass has every restore key once, see `check_keys`.
+        lengths: Whether what `length` says is exact, see `check_streams`.
         bytes_per_element: What an element in a buffer may add to the state, in bytes; None sets no bound.
         workers: Whether to run the checks that start processes too; they take some seconds.
         skip: Names of checks to leave out, as `check_` is followed by them: "pickle", "streams", ...
@@ -78,10 +83,11 @@ def check_contract(
         "reset": lambda: check_reset(make, most=most, ordered=ordered),
         "copies": lambda: check_copies(make, most=most, ordered=ordered),
         "pickle": lambda: check_pickle(make, most=most, ordered=ordered),
-        "keys": lambda: check_keys(make, most=most, ordered=ordered),
+        "keys": lambda: check_keys(make, most=most, ordered=ordered, unique=unique),
         "restore": lambda: check_restore(make, most=most),
         "errors": lambda: check_errors(make, most=most, ordered=ordered),
-        "streams": lambda: check_streams(make, most=most, ordered=ordered),
+        "functions": lambda: check_functions(make, most=most, ordered=ordered),
+        "streams": lambda: check_streams(make, most=most, ordered=ordered, lengths=lengths),
         "torchdata_loader": lambda: check_torchdata_loader(make, most=most, ordered=ordered),
         "loader": lambda: check_loader(make, most=most, ordered=ordered),
     }

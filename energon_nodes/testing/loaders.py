@@ -117,7 +117,7 @@ def check_stateful_dataloader(
             expected = expected[:1]
 
         def build(workers: int = workers) -> StatefulDataLoader[Any]:
-            return StatefulDataLoader(make_dataset(fresh(make)), batch_size=None, num_workers=workers)
+            return StatefulDataLoader(make_dataset(fresh(make)), None, num_workers=workers, collate_fn=_as_it_is)
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "This DataLoader will create")
@@ -189,6 +189,10 @@ def _check_passes(
 def _until_end(loader: Iterable[Any], elements: list[Any], ends: bool) -> Iterable[Any]:
     """Iterate over a pass, to its end or as far as its elements are known."""
     return loader if ends else islice(loader, len(elements))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value  # torch's default makes lists of tuples and tensors of arrays
 
 
 def _close(loader: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from energon_nodes.testing.report import ContractError, compare
-from energon_nodes.testing.runs import Make, dump, fresh, resumed, run_pass, run_passes
+from energon_nodes.testing.runs import Make, fresh, resumed, run_pass, run_passes
 
 __all__ = ["check_processes"]
 
@@ -74,10 +74,10 @@ def _pickled(name: str, make: Make) -> tuple[bytes, bytes | None]:
         return graph, None
 
 
-def _state_at(make: Make, taken: int) -> bytes:
+def _state_at(make: Make, taken: int) -> Any:
     node = fresh(make)
     run_pass(node, taken)
-    return dump(node.state_dict())
+    return node.state_dict()
 
 
 def _run_in_processes(work: list[Any], hash_seeds: Sequence[int]) -> list[dict[str, Any]]:

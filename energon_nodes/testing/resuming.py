@@ -82,7 +82,7 @@ def check_two_resumes(make: Make, *, most: int = 64, cuts: int = 12, ordered: bo
         for more in sorted({0, 1, 2, left // 2, left}):
             first = resumed(make, cut.state)
             between = run_pass(first, min(more, left))
-            second = resumed(make, dump(first.state_dict()))
+            second = resumed(make, first.state_dict())
             rest, *later = run_passes(second, 3 - cut.of_pass, most, cut.taken + len(between))
             what = f"{cut}, and another {len(between)} elements later"
             _compare_rest(check, what, second, seen, cut, [between + rest, *later], ordered)
@@ -110,7 +110,7 @@ def check_rollback(make: Make, *, most: int = 64, cuts: int = 24, ordered: bool 
     visits = [point for pair in zip(points, reversed(points), strict=True) for point in pair]
     for number, cut in enumerate(visits):
         run_pass(node, number % 7)
-        node.reset(load(cut.state))
+        node.reset(load(dump(cut.state)))
         got = run_passes(node, 1 if number % 3 else 3 - cut.of_pass, most, cut.taken)
         _compare_rest("check_rollback", f"{cut}, on a pipeline that was running", node, seen, cut, got, ordered)
 

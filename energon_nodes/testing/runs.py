@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -109,10 +110,10 @@ def load(data: bytes) -> Any:
     return torch.load(io.BytesIO(data), weights_only=True)
 
 
-def resumed(make: Make, state: bytes) -> Node[Any]:
-    """Return a new pipeline that stands where the saved one stood."""
+def resumed(make: Make, state: Any) -> Node[Any]:
+    """Return a new pipeline that stands where the saved one stood; the state goes through a file."""
     node = fresh(make)
-    node.reset(load(state))
+    node.reset(load(dump(state)))
     return node
 
 
@@ -135,7 +136,12 @@ class Cut:
     of_pass: int  # 0 for the first
     taken: int
     ended: bool  # whether the end of the pass was seen
-    state: bytes
+    pickled: bytes
+
+    @property
+    def state(self) -> Any:
+        """The state as it was then."""
+        return pickle.loads(self.pickled)
 
     def __str__(self) -> str:
         where = "the end" if self.ended else f"element {self.taken}"
@@ -164,12 +170,12 @@ def trace(make: Make, most: int, passes: int = 3) -> Trace:
         got: list[Any] = []
         ended = False
         while len(got) < most and not ended:
-            found.cuts.append(Cut(number, len(got), False, dump(node.state_dict())))
+            found.cuts.append(Cut(number, len(got), False, pickle.dumps(node.state_dict())))
             try:
                 got.append(next(node))
             except StopIteration:
                 ended = True
-        found.cuts.append(Cut(number, len(got), ended, dump(node.state_dict())))
+        found.cuts.append(Cut(number, len(got), ended, pickle.dumps(node.state_dict())))
         found.passes.append(got)
     return found
 

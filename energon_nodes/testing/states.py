@@ -62,7 +62,7 @@ def check_state(make: Make, *, most: int = 64, bytes_per_element: float | None =
         what = f"the state taken at element {number} has changed while the run went on"
         require(repr(state) == before, check, what, node, expected=before, got=state)
     state, before = taken[len(taken) // 2]
-    loaded = resumed(make, dump(state))
+    loaded = resumed(make, state)
     loaded.reset(state)
     run_pass(loaded, most)
     what = "the state that was loaded has changed while the resumed run went on"

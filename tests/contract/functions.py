@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import tarfile
+import tempfile
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,14 +129,20 @@ class Counter:
 
 
 class Countdown:
-    """Iterate with a state of its own, as a foreign object does."""
+    """An iterable whose iterators have a state, as foreign loaders do."""
 
     def __init__(self, start: int) -> None:
         self.start = start
-        self.left = start
 
-    def __iter__(self) -> Countdown:
-        self.left = self.start
+    def __iter__(self) -> CountdownIterator:
+        return CountdownIterator(self.start)
+
+
+class CountdownIterator:
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __iter__(self) -> CountdownIterator:
         return self
 
     def __next__(self) -> int:
@@ -160,3 +171,30 @@ class Broken:
         if index in self.bad:
             raise OSError(f"element {index} cannot be read")
         return index
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="contract_shards_")
+
+
+@functools.cache
+def tars(samples: int = 23, in_shard: int = 5, cut: bool = False) -> str:
+    """Return a folder of tars with numbered captions; with `cut`, the second one ends in the middle of a sample."""
+    folder = Path(_folder().name, f"{samples}_{in_shard}_{cut}")
+    folder.mkdir()
+    for first in range(0, samples, in_shard):
+        path = folder / f"shard-{first:04}.tar"
+        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for number in range(first, min(samples, first + in_shard)):
+                for part, text in (("txt", f"caption {number}"), ("json", f'{{"number": {number}}}')):
+                    member = tarfile.TarInfo(f"{number:04}.{part}")
+                    member.size = len(text)
+                    tar.addfile(member, BytesIO(text.encode()))
+        if cut and first == in_shard:
+            path.write_bytes(path.read_bytes()[: 3 * 2048 + 700])
+    return str(folder)
+
+
+def number_of(sample: dict[str, Any]) -> int:
+    return int(sample["__key__"])

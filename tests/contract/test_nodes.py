@@ -24,7 +24,10 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "keys": lambda case: testing.check_keys(case.make, most=MOST, ordered=case.ordered, unique=case.unique),
     "restore": lambda case: testing.check_restore(case.make, most=MOST),
     "errors": lambda case: testing.check_errors(case.make, most=MOST, faults=8, ordered=case.ordered),
-    "streams": lambda case: testing.check_streams(case.make, streams=(2, 6), most=MOST, ordered=case.ordered),
+    "functions": lambda case: testing.check_functions(case.make, most=MOST, ordered=case.ordered),
+    "streams": lambda case: testing.check_streams(
+        case.make, streams=(2, 6), most=20, ordered=case.ordered, lengths=case.lengths
+    ),
     "torchdata_loader": lambda case: testing.check_torchdata_loader(case.make, most=MOST, cuts=6, ordered=case.ordered),
     "loader": lambda case: testing.check_loader(case.make, most=MOST, cuts=4, ordered=case.ordered),
     "dataset": lambda case: testing.check_stateful_dataloader(
