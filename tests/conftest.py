@@ -1,6 +1,7 @@
 """Settings of the whole test run."""
 
 import os
+from pathlib import Path
 
 import hypothesis
 
@@ -9,3 +10,8 @@ import hypothesis
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect only files of tests here: `--doctest-modules`, meant for the package, would import all others too."""
+    return collection_path.suffix == ".py" and not collection_path.name.startswith("test_") or None
