@@ -14,4 +14,5 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" i
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Collect only files of tests here: `--doctest-modules`, meant for the package, would import all others too."""
-    return collection_path.suffix == ".py" and not collection_path.name.startswith("test_") or None
+    helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
+    return True if helper else None  # None leaves the decision to others, such as --ignore
