@@ -58,7 +58,7 @@ class ReadingOrder:
         if stop <= start:
             return np.zeros(0, np.int64)
         if self._parallel == 1:
-            return self._order.indices(self._start + start, self._start + stop)
+            return self._positions(self._start + start, self._start + stop)
         if self._parallel * self._length <= _SMALL_BLOCK:
             return self._whole_blocks(start, stop)
         pieces: list[NDArray[np.int64]] = []
@@ -70,12 +70,18 @@ class ReadingOrder:
             start = end
         return np.concatenate(pieces)
 
+    def _positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the sample indices at positions of the order, in the natural order of positions."""
+        sources, lengths = self._order.runs(start, stop)
+        ends = np.cumsum(lengths)
+        return np.repeat(sources - ends + lengths, lengths) + np.arange(stop - start)
+
     def _whole_blocks(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return elements of blocks that are small enough to be put in order as a whole, many at once."""
         origin, slot = self._block_slot(self._start + start)
         first = max(self._slot_begin(origin, slot), self._start)
         last = min(self._start + stop + self._parallel * self._length, self._stop)
-        indices = self._order.indices(first, last)
+        indices = self._positions(first, last)
         begins = indices % self._length == 0
         begins[0] = True
         sequence = np.cumsum(begins) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY
+from itertools import repeat
 from typing import Any
 
 from energon_nodes.core.errors import ShardError
@@ -60,13 +61,22 @@ class Shards(Node[dict[str, Any]]):
 
     def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
         epoch, order, wants, streak = self.epoch, self._order(), _wants(self.parts), 0
-        batches = read_batches(self.shard_set, order.indices, self.taken, order.count, wants, self.first)
+        batches = read_batches(
+            self.shard_set,
+            order.indices,
+            self.taken,
+            order.count,
+            wants=wants,
+            first=self.first,
+            scattered=self.shuffled and self.sequence_length < 50 * self.parallel_sequences,
+        )
         for indices, (samples, clean) in batches:
             if clean:
                 streak = 0
-                for sample, index in zip(samples, indices, strict=False):
+                pairs: Any = zip(samples, zip(repeat(epoch), indices, strict=False), strict=False)
+                for pair in pairs:
                     self.taken += 1
-                    yield sample, (epoch, index)  # pyright: ignore[reportReturnType]  # nothing else is in a clean batch
+                    yield pair
                 continue
             for sample, index in zip(samples, indices, strict=True):
                 self.taken += 1

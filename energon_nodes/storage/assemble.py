@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energon_nodes.storage.columns import Table
+from energon_nodes.storage.layout import Layout
 from energon_nodes.storage.provenance import Origin, Sources
 from energon_nodes.storage.scan import Problem
 
@@ -62,11 +63,13 @@ class Group(NamedTuple):
         root: The folder of the dataset.
         spans: The samples of each shard.
         wants: Tells which parts are read; None for all.
+        known: Layouts that samples of the dataset had before, the last one first; the reader puts new ones there.
     """
 
     root: str
     spans: list[Span]
     wants: PartFilter | None
+    known: list[Layout] | None = None
 
 
 def assemble(

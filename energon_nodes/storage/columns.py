@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.storage.layout import Layout, Slot
+from energon_nodes.storage.layout import FORM_MASK, Layout, Slot
 from energon_nodes.storage.tar import BLOCK, split_name
 
-__all__ = ["Table", "read_columns"]
+__all__ = ["Table", "check_fields", "items_of", "read_columns"]
 
 _VARYING = 160  # bytes: name, mode, owner, size, time, checksum, type; all behind them is mostly alike
 _CHECKED = slice(15, 20)  # words with the fields that are checked: size, time, checksum, type
@@ -24,12 +24,25 @@ _NAME = np.dtype({"names": ["name"], "formats": ["S100"], "offsets": [0], "items
 _DTYPES: dict[tuple[int, int], np.dtype[Any]] = {}
 
 
-def _view(buffer: bytes, offset: int, size: int) -> NDArray[Any]:
-    """Return the same `size` bytes of every block as one item; fancy indexing copies them as a whole."""
-    dtype = _DTYPES.get((offset, size))
+def items_of(buffer: bytes, start: int, stop: int) -> NDArray[Any]:
+    """Return bytes `start` to `stop - 1` of every block as one item; fancy indexing copies such items as a whole.
+
+    Example:
+        >>> items_of(bytes(1024), 120, 160)[[1]].tobytes() == bytes(40)
+        True
+
+    Args:
+        buffer: A whole number of blocks.
+        start: The first byte of each block.
+        stop: The byte after the last one.
+
+    Returns:
+        An array of void items, one per block; a view.
+    """
+    dtype = _DTYPES.get((start, stop))
     if dtype is None:
-        parts = {"names": ["_"], "formats": [f"V{size}"], "offsets": [offset], "itemsize": BLOCK}
-        dtype = _DTYPES[offset, size] = np.dtype(parts)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        parts = {"names": ["_"], "formats": [f"V{stop - start}"], "offsets": [start], "itemsize": BLOCK}
+        dtype = _DTYPES[start, stop] = np.dtype(parts)  # pyright: ignore[reportArgumentType, reportCallIssue]
     return np.frombuffer(buffer, dtype)["_"]
 
 
@@ -56,10 +69,6 @@ def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
 
 
-# The form of words 15 to 19 of a header: which bits are looked at, and what they have to be.
-_MASK = np.frombuffer(
-    b"\0\0\0\0\xf8\xf8\xf8\xf8" + b"\xf8" * 7 + b"\xff" + bytes(12) + b"\xf8" * 6 + b"\xff\xff\xff\0\0\0", np.uint64
-)
 _EXTENSION_MASK = np.frombuffer(
     b"\0\0\0\0\xff\xff\xff\xff" + b"\xff" * 4 + b"\xf8" * 3 + b"\xff" + bytes(20) + b"\xff\0\0\0", np.uint64
 )
@@ -109,15 +118,13 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     fits = np.ones(len(starts), np.bool_)
     at = starts // BLOCK
     heads: list[Words] = []
-    places: list[NDArray[np.int64]] = []
     begins: list[NDArray[np.int64]] = []
     ends: list[NDArray[np.int64]] = []
     for slot in layout.slots:
         if slot.fields:
-            _check_fields(buffer, np.clip(at, 0, last - 1), slot, fits)
+            check_fields(buffer, np.clip(at, 0, last - 1), slot, fits)
             at = at + 2
-        places.append(np.clip(at, 0, last))
-        head, size = _check_headers(buffer, places[-1], slot, fits)
+        head, size = _check_headers(buffer, np.clip(at, 0, last), slot, fits)
         heads.append(head)
         at = at + 1
         begins.append(at * BLOCK)
@@ -127,12 +134,10 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     rows = np.flatnonzero(fits)
     if len(rows) < len(starts):
         heads = [head[rows] for head in heads]
-        places = [place[rows] for place in places]
-    keys = _fixed_keys(buffer, places, heads, layout)
-    if keys is None:
-        found = _keys_of(heads, layout)
+    found = _keys_of(heads, layout)
+    keys = [key for key in found if key is not None]
+    if len(keys) < len(found):
         rows = rows[[key is not None for key in found]]
-        keys = [key for key in found if key is not None]
     if len(rows) < len(starts):
         begins = [begin[rows] for begin in begins]
         ends = [end[rows] for end in ends]
@@ -143,16 +148,16 @@ def _check_headers(
     buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArray[np.bool_]
 ) -> tuple[Words, NDArray[np.int64]]:
     """Clear `fits` where a header is damaged or of another form; return heads and the sizes that they give."""
-    head = _view(buffer, 0, _VARYING)[at].view(np.uint64).reshape(-1, _VARYING // 8)
+    head = items_of(buffer, 0, _VARYING)[at].view(np.uint64).reshape(-1, _VARYING // 8)
     octets = head.view(np.uint8).astype(np.float32)
     numbers = np.empty((len(at), 4), np.float32)
     for row in range(0, len(at), _ROWS_AT_ONCE):
         np.matmul(octets[row : row + _ROWS_AT_ONCE], _WEIGHTS, out=numbers[row : row + _ROWS_AT_ONCE])
-    tail = _view(buffer, _VARYING, BLOCK - _VARYING)[at].view(np.uint64)
-    model = slot.repeated(_VARYING, BLOCK, len(at))
+    tail = items_of(buffer, _VARYING, BLOCK)[at].view(np.uint64)
+    model = np.tile(slot.words[_VARYING // 8 :], len(at))
     total = numbers[:, 0]
     total += slot.tail_sum if np.array_equal(tail, model) else _check_tails(tail, model, slot, fits)
-    wrong = (head[:, _CHECKED] ^ slot.form) & _MASK
+    wrong = (head[:, _CHECKED] ^ slot.form) & FORM_MASK
     if wrong.any():
         fits &= ~wrong.any(axis=1)
     fits &= numbers[:, 1] - _ZEROS[0] == total
@@ -168,12 +173,18 @@ def _check_tails(tail: Words, model: Words, slot: Slot, fits: NDArray[np.bool_])
     return octets.sum(axis=1, dtype=np.float32) + np.float32(8 * ord(" "))
 
 
-def _check_fields(buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArray[np.bool_]) -> None:
+def check_fields(buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArray[np.bool_]) -> None:
     """Clear `fits` where there is no PAX header with the records of the layout and nothing else.
 
     The checksum of such a header is not looked at: the records have to fill exactly the size that it gives.
+
+    Args:
+        buffer: The bytes of the group.
+        at: The block where the header of each sample stands, int64 of shape `(n,)`.
+        slot: The member that the header stands in front of.
+        fits: Which samples fit so far, shape `(n,)`; changed in place.
     """
-    numbers = _view(buffer, 120, 40)[at].view(np.uint64).reshape(-1, 5)
+    numbers = items_of(buffer, 120, 160)[at].view(np.uint64).reshape(-1, 5)
     wrong = (numbers ^ slot.extension_form) & _EXTENSION_MASK
     if wrong.any():
         fits &= ~wrong.any(axis=1)
@@ -183,7 +194,7 @@ def _check_fields(buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArra
     position = np.zeros(len(at), np.int64)
     for number, field in enumerate(slot.fields):
         if number == 0 and len(field) <= 14:
-            record = _view(buffer, 0, 16)[at + 1].view(np.uint64).reshape(-1, 2)
+            record = items_of(buffer, 0, 16)[at + 1].view(np.uint64).reshape(-1, 2)
             wrong = (record ^ slot.record_form) & slot.record_mask
             if wrong.any():
                 fits &= ~wrong.any(axis=1)
@@ -196,34 +207,6 @@ def _check_fields(buffer: bytes, at: NDArray[np.int64], slot: Slot, fits: NDArra
         fits &= (record[:, 2:] == np.frombuffer(field, np.uint8)).all(axis=1)
         position += (record[:, 0].astype(np.int64) - ord("0")) * 10 + record[:, 1] - ord("0")
     fits &= position == sizes.astype(np.int64)
-
-
-def _fixed_keys(buffer: bytes, places: list[NDArray[np.int64]], heads: list[Words], layout: Layout) -> list[str] | None:
-    """Return the keys if all are as long as that of the layout and have no dot; None otherwise."""
-    length = layout.key_length
-    words = -(-length // 8)
-    inside = np.uint64((1 << length % 8 * 8) - 1 if length % 8 else (1 << 64) - 1)  # of the last word of a key
-    for at, head, slot in zip(places, heads, layout.slots, strict=True):
-        rest = _view(buffer, 8 * words, 120 - 8 * words)[at].view(np.uint64)
-        if not np.array_equal(rest, slot.repeated(8 * words, 120, len(at))):
-            return None
-        for word in range(words):
-            full = word < words - 1 or length % 8 == 0
-            if not full and ((head[:, word] ^ slot.words[word]) & ~inside).any():
-                return None
-            if head is not heads[0]:
-                differ = head[:, word] ^ heads[0][:, word]
-                if (differ if full else differ & inside).any():
-                    return None
-    octets = heads[0].view(np.uint8)
-    text = octets[:, : length + 1].tobytes().decode("utf-8", "surrogateescape")
-    if "__" in text or "/." in text or "\0" in text:
-        return None
-    keys = text.split(".")
-    if len(keys) != len(octets) + 1:
-        return None
-    del keys[-1]
-    return keys
 
 
 def _keys_of(heads: list[Words], layout: Layout) -> list[str | None]:

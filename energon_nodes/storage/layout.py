@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 
 from energon_nodes.storage.tar import BLOCK, TarError, next_member, split_name
 
-__all__ = ["Layout", "Slot", "layout_of"]
+__all__ = ["FORM_MASK", "Layout", "Pattern", "Slot", "layout_of"]
 
 _VARYING = 160
+FORM_MASK: NDArray[np.uint64] = np.frombuffer(
+    b"\0\0\0\0\xf8\xf8\xf8\xf8" + b"\xf8" * 7 + b"\xff" + bytes(12) + b"\xf8" * 6 + b"\xff\xff\xff\0\0\0", np.uint64
+)
+"""NDArray[np.uint64] 15 to 19 of a header: the bits that say that size and checksum are octal digits, and the type."""
+
 _KEPT = 32
 _known: dict[tuple[object, ...], Layout] = {}
 _TELLING = ("path", "size", "linkpath", "GNU.sparse")  # PAX fields that change what the plain header says
@@ -47,15 +52,6 @@ class Slot:
         first = b"\0\0" + fields[0][:14] if fields else b""
         self.record_form = np.frombuffer(first.ljust(16, b"\0"), np.uint64)
         self.record_mask = np.frombuffer((b"\0\0" + b"\xff" * (len(first) - 2)).ljust(16, b"\0"), np.uint64)
-        self._repeated: dict[tuple[int, int], NDArray[np.uint64]] = {}
-
-    def repeated(self, start: int, stop: int, count: int) -> NDArray[np.uint64]:
-        """Return bytes `start` to `stop - 1` of the header `count` times, as flat words."""
-        words = (stop - start) // 8
-        made = self._repeated.get((start, stop))
-        if made is None or len(made) < words * count:
-            made = self._repeated[start, stop] = np.tile(self.words[start // 8 : stop // 8], count)
-        return made[: words * count]
 
 
 class _Seen(NamedTuple):
@@ -67,25 +63,75 @@ class _Seen(NamedTuple):
     extension: bytes
 
 
-class Layout(NamedTuple):
+class Layout:
     """Describe what all samples of a group have in common.
-
-    Example:
-        >>> Layout((), 0).parts
-        ()
 
     Args:
         slots: One entry per member of a sample, in their order.
         key_length: The bytes of the key of the first sample.
+
+    Example:
+        >>> Layout((), 0).parts
+        ()
     """
 
-    slots: tuple[Slot, ...]
-    key_length: int
-
-    @property
-    def parts(self) -> tuple[str, ...]:
+    def __init__(self, slots: tuple[Slot, ...], key_length: int) -> None:
+        self.slots = slots
+        self.key_length = key_length
+        self.parts = tuple([slot.part for slot in slots])
         """The names of the parts, in the order of the shard."""
-        return tuple([slot.part for slot in self.slots])
+        longest = max([len(part.encode("utf-8", "surrogateescape")) for part in self.parts], default=0)
+        front = -(-(key_length + longest + 2) // 8) * 8  # the key, a dot, the part, and the byte that ends the name
+        self.pattern = Pattern(slots, key_length, front) if slots and front <= 96 else None
+        """What headers have to be where all keys are as long, None for names that nearly fill the header."""
+
+
+class Pattern:
+    r"""Hold the bytes that are the same in the headers of all samples whose keys are as long.
+
+    Args:
+        slots: The members of a sample.
+        key_length: The bytes of a key.
+        front: How many bytes of a header may differ in key or part, a multiple of 8.
+
+    Example:
+        >>> slot = Slot("txt", b"a.txt".ljust(512, b"\0"), (), bytes(512))
+        >>> Pattern((slot,), 1, 8).repeated("endings", 1).tobytes()
+        b'\x00.txt\x00\x00\x00'
+    """
+
+    def __init__(self, slots: tuple[Slot, ...], key_length: int, front: int) -> None:
+        words = front // 8
+        headers = np.stack([slot.words for slot in slots])
+        self.front = front
+        self.key_words = -(-key_length // 8)
+        key = np.frombuffer((b"\xff" * key_length).ljust(front, b"\0"), np.uint64)
+        self._of_one = {
+            "endings": headers[:, :words] & ~key,  # the front without the key
+            "outside": np.tile(~key, (len(slots), 1)),  # which bytes of the front do not belong to the key
+            "rests": headers[:, words:15],  # what stands between front and size
+            "forms": headers[:, 15:20],  # size, time, checksum and type
+            "masks": np.tile(FORM_MASK, (len(slots), 1)),
+            "tails": headers[:, 20:],  # what stands behind the type
+        }
+        self._repeated: dict[str, NDArray[np.uint64]] = {}
+        octets = headers.view(np.uint8).reshape(len(slots), BLOCK)
+        self.constants = octets[:, front:120].sum(axis=1, dtype=np.float32) + 8 * ord(" ")
+        self.constants += octets[:, _VARYING:].sum(axis=1, dtype=np.float32)
+        """What the bytes that never differ, and the blank checksum, add to the checksum."""
+        self.weights = np.zeros((front + 40, 2), np.float32)
+        """What turns the front and the words with size, checksum and type into their sum and the stored checksum."""
+        self.weights[:, 0] = 1
+        self.weights[front + 28 : front + 36, 0] = 0
+        self.weights[front + 28 : front + 34, 1] = 8.0 ** np.arange(5, -1, -1)
+
+    def repeated(self, name: str, count: int) -> NDArray[np.uint64]:
+        """Return words of the headers of one sample `count` times, flat."""
+        one = self._of_one[name]
+        made = self._repeated.get(name)
+        if made is None or len(made) < one.size * count:
+            made = self._repeated[name] = np.tile(one.reshape(-1), count)
+        return made[: one.size * count]
 
 
 def layout_of(buffer: bytes, start: int, stop: int) -> Layout | None:

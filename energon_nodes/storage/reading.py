@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from energon_nodes.core.errors import ShardError
 from energon_nodes.storage import paths
+from energon_nodes.storage.alike import read_alike
 from energon_nodes.storage.assemble import Group, PartFilter, Sample, Span, assemble, places_of
-from energon_nodes.storage.columns import read_columns
+from energon_nodes.storage.columns import Table, read_columns
 from energon_nodes.storage.layout import layout_of
 from energon_nodes.storage.provenance import Origin, Sources
 from energon_nodes.storage.scan import Problem, refuse_compressed
@@ -67,7 +68,12 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     samples: list[Any] = [None] * len(sizes)
     pending = _pending(group, starts, failed, samples)
     excludes = any(span.excluded for span in group.spans)
-    for _ in range(0 if ((begins | ends) & (BLOCK - 1)).any() else _LAYOUTS):
+    aligned = not ((begins | ends) & (BLOCK - 1)).any()
+    if aligned and len(pending) == len(samples) >= _FEW and not excludes:
+        table = _read_alike(group, buffer, starts, stops)
+        if table is not None:
+            return Read(assemble(group, buffer, table, table.rows, order), True)
+    for _ in range(_LAYOUTS if aligned else 0):
         if len(pending) < _FEW:
             break
         layout = layout_of(buffer, int(starts[pending[0]]), int(stops[pending[0]]))
@@ -86,6 +92,19 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     if order is not None:
         samples = [samples[place] for place in places_of(order).tolist()]
     return Read(samples, all(type(sample) is dict for sample in samples))
+
+
+def _read_alike(group: Group, buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Table | None:
+    """Read all samples at once if they have the layout of those before, or that of the first one."""
+    known = group.known if group.known is not None else []
+    tried = known[0] if known else None
+    table = read_alike(buffer, starts, stops, tried) if tried is not None else None
+    if table is None:
+        layout = layout_of(buffer, int(starts[0]), int(stops[0]))
+        if layout is not None and layout is not tried:
+            known[:] = [layout]
+            table = read_alike(buffer, starts, stops, layout)
+    return table
 
 
 def _fetch(spans: list[Span]) -> tuple[bytes, dict[int, OSError]]:

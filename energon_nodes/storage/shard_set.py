@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from energon_nodes.core.errors import ShardError
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import Offsets
+from energon_nodes.storage.layout import Layout
 from energon_nodes.storage.reading import Group, PartFilter, Read, Sample, Span, read_group
 
 __all__ = ["Place", "Plan", "ShardSet"]
@@ -96,6 +97,7 @@ class ShardSet:
         self._offsets = offsets
         self._excluded = excluded or {}
         self.origin = origin
+        self._known: list[Layout] = []
 
     def __repr__(self) -> str:
         return f"ShardSet({self.root!r}, {len(self.names)} shards, {self.count} samples)"
@@ -188,7 +190,7 @@ class ShardSet:
             fitting = _fitting(sizes, order, limit)
             if fitting < len(asked):
                 return self.plan(asked[:fitting], wants)
-        return Plan(len(asked), Group(self.root, spans, wants), order)
+        return Plan(len(asked), Group(self.root, spans, wants, self._known), order)
 
     def fetch(self, plan: Plan) -> Read:
         """Read the samples of a plan.
