@@ -44,7 +44,7 @@ def main() -> int:
     for name in options.only or GROUPS:
         started = time.perf_counter()
         tables[name] = group(name)(settings)
-        print(plain(GROUPS[name], tables[name]), f"\n({time.perf_counter() - started:.0f} s)", flush=True)
+        print(plain(GROUPS[name], tables[name]), f"\n({time.perf_counter() - started:.0f} s{others()})", flush=True)
     if options.json:
         records = {name: [row.record() for row in rows] for name, rows in tables.items()}
         options.json.write_text(json.dumps(records, indent=2, ensure_ascii=False))
@@ -67,6 +67,12 @@ def verdict(rows: list[Row], strict: bool) -> int:
     for label in missed:
         print(f"missed: {label}")
     return 1 if strict and (missed or absent) else 0
+
+
+def others() -> str:
+    """Return a warning when other programs compete for the cores: then only many rounds give ratios to go by."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"; the machine is busy, load {load:.1f} on {cores} cores: ratios scatter" if load > cores + 0.5 else ""
 
 
 def environment() -> str:
