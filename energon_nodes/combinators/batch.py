@@ -51,7 +51,7 @@ class Batch(Node[Y], verb="batch"):
     _: KW_ONLY
     drop_last: bool = False
     collate: Callable[[list[Any]], Y] | None = None
-    on_error: ErrorPolicy | None = tuning(None)
+    on_error: ErrorPolicy | None = tuning(default=None)
     held: Buffer = buffer()
 
     if TYPE_CHECKING:

@@ -50,7 +50,8 @@ class Concat(Node[X], verb="concat"):
         return restore_branches(self.sources, keys)
 
     def locate(self, key: Key) -> str | None:
-        return self.sources[key[0]].locate(key[1:])
+        source: Node[X] = self.sources[key[0]]
+        return source.locate(key[1:])
 
     def length(self, stream: int, streams: int) -> float | None:
         return total_length(self.sources, stream, streams)

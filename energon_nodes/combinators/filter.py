@@ -39,7 +39,7 @@ class Filter(Node[X], verb="filter"):
     source: Node[X]
     predicate: Callable[[X], Any]
     _: KW_ONLY
-    on_error: ErrorPolicy | None = tuning(None)
+    on_error: ErrorPolicy | None = tuning(default=None)
 
     def check(self) -> None:
         check_function("filter", "predicate", self.predicate)

@@ -53,8 +53,8 @@ class FlatMap(Node[Y], verb="flat_map"):
     _: KW_ONLY
     rng: Rng = False
     seed: int | None = None
-    pure: bool | None = tuning(None)
-    on_error: ErrorPolicy | None = tuning(None)
+    pure: bool | None = tuning(default=None)
+    on_error: ErrorPolicy | None = tuning(default=None)
     position: int = state(int)
     parent: Buffer = buffer()
 

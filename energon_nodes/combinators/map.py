@@ -58,8 +58,8 @@ class Map(Node[Y], verb="map"):
     _: KW_ONLY
     rng: Rng = False
     seed: int | None = None
-    pure: bool | None = tuning(None)
-    on_error: ErrorPolicy | None = tuning(None)
+    pure: bool | None = tuning(default=None)
+    on_error: ErrorPolicy | None = tuning(default=None)
 
     if TYPE_CHECKING:
 

@@ -63,15 +63,15 @@ class ParallelMap(Node[Y], verb="parallel_map"):
     source: Node[Any]
     fn: Callable[..., Y]
     _: KW_ONLY
-    workers: int = tuning(2)
-    method: Literal["thread", "process"] = tuning("thread")
+    workers: int = tuning(default=2)
+    method: Literal["thread", "process"] = tuning(default="thread")
     in_order: bool = True
-    ahead: int | None = tuning(None)
-    mp_context: str | None = tuning(None)
+    ahead: int | None = tuning(default=None)
+    mp_context: str | None = tuning(default=None)
     rng: Rng = False
     seed: int | None = None
-    pure: bool | None = tuning(None)
-    on_error: ErrorPolicy | None = tuning(None)
+    pure: bool | None = tuning(default=None)
+    on_error: ErrorPolicy | None = tuning(default=None)
     flying: Buffer = buffer()
     futures: deque[Future[Y]] = scratch(deque)
 

@@ -41,7 +41,7 @@ class Prefetch(Node[X], verb="prefetch"):
     """
 
     source: Node[X]
-    n: int = tuning(2)
+    n: int = tuning(default=2)
     ahead: Buffer = buffer()
     problem: str = state(str)  # an error that the thread has met and the consumer has not: behind the elements ahead
 

@@ -86,13 +86,14 @@ def tuning(default: Any = dataclasses.MISSING) -> Any:
     """Declare configuration that may differ between saving and loading: it does not shape the order.
 
     Args:
-        default: The value where none is given; without it the argument is required.
+        default: The value where none is given; without it the argument is required. Give it by name: that is
+            where type checkers look.
 
     Example:
         >>> from energon_nodes.core.node import Node
         >>> class Logged(Node[int]):
         ...     source: Node[int]
-        ...     label: str = tuning("")
+        ...     label: str = tuning(default="")
         ...
         ...     def run(self):
         ...         yield from self.source.pairs()

@@ -8,6 +8,7 @@ fails if `_verbs.pyi` differs from what would be written.
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import inspect
 import sys
@@ -86,10 +87,12 @@ def _class_signatures(cls: type[Any], names: Names) -> list[str]:
     overloads = [item for item in made if _is_overload(item)]
     if not overloads:
         return [_signature(_field_arguments(cls), result, file, names)]
-    results = [_result_of(item, definition, result) for item in overloads]
+    signatures: list[str] = []
     for item in overloads:
-        del item.args.args[0]  # self
-    return [_signature(item.args, type_, file, names) for item, type_ in zip(overloads, results, strict=True)]
+        arguments = copy.deepcopy(item.args)
+        del arguments.args[0]  # self
+        signatures.append(_signature(arguments, _result_of(item, definition, result), file, names))
+    return signatures
 
 
 def _function_signatures(function: Callable[..., Any], names: Names) -> list[str]:
@@ -130,8 +133,9 @@ def _field_arguments(cls: type[Any]) -> ast.arguments:
         ]
         line = next(item for item in lines if ast.unparse(item.target) == field.name)
         default = line.value
-        if isinstance(default, ast.Call):  # tuning(None), tuning()
-            default = default.args[0] if default.args else None
+        if isinstance(default, ast.Call):  # tuning(default=None), tuning()
+            given = [*default.args, *(item.value for item in default.keywords if item.arg == "default")]
+            default = given[0] if given else None
         argument = ast.arg(field.name, line.annotation)
         if field.kw_only:
             arguments.kwonlyargs.append(argument)
@@ -144,15 +148,19 @@ def _field_arguments(cls: type[Any]) -> ast.arguments:
 
 def _signature(arguments: ast.arguments, result: ast.expr, file: SourceFile, names: Names) -> str:
     """Return the arguments, one in a line, and the result; the first argument is the source or the sources."""
+    if arguments.posonlyargs or arguments.kwarg:
+        raise ValueError(f"a verb in {file.module} has positional-only arguments or **keywords: name its arguments")
     source, *others = arguments.args
     defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults
     shown = _self(source)
     shown += [_argument(item, default) for item, default in zip(others, defaults[1:], strict=True)]
+    if arguments.vararg:
+        shown.append(f"*{_argument(arguments.vararg, None)}")
     if arguments.kwonlyargs and not any(item.startswith("*") for item in shown):
         shown.append("*")
     named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     shown += [_argument(item, default) for item, default in named]
-    for item in [source, *others, *arguments.kwonlyargs]:
+    for item in [*arguments.args, *([arguments.vararg] if arguments.vararg else []), *arguments.kwonlyargs]:
         names.add(cast("ast.expr", item.annotation), file)
     names.add(result, file)
     return "\n".join([*shown, f") -> {ast.unparse(result)}"])

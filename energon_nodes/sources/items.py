@@ -31,7 +31,7 @@ class Items(Node[X]):
     shuffled: bool = False  # `shuffle` is a verb
     seed: int | None = None
     fixed_epoch: bool = False
-    on_error: ErrorPolicy | None = tuning(None)
+    on_error: ErrorPolicy | None = tuning(default=None)
     taken: int = state(int)
 
     def check(self) -> None:
