@@ -10,7 +10,7 @@ from math import inf, isfinite
 from typing import Literal, TypeVar
 
 from energon_nodes.combinators.calls import check_sources
-from energon_nodes.combinators.concat import restore_branches, total_length
+from energon_nodes.combinators.concat import locate_in_branch, restore_branches, total_length
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import Draws
@@ -99,8 +99,7 @@ class Blend(Node[X], verb="blend"):
         return restore_branches(self.sources, keys)
 
     def locate(self, key: Key) -> str | None:
-        source: Node[X] = self.sources[key[0]]
-        return source.locate(key[1:])
+        return locate_in_branch(self.sources, key)
 
     def length(self, stream: int, streams: int) -> float | None:
         if self.on_end == "drop":

@@ -10,7 +10,7 @@ from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
 
-__all__ = ["Concat", "concat", "restore_branches", "total_length"]
+__all__ = ["Concat", "concat", "locate_in_branch", "restore_branches", "total_length"]
 
 X = TypeVar("X")
 
@@ -50,8 +50,7 @@ class Concat(Node[X], verb="concat"):
         return restore_branches(self.sources, keys)
 
     def locate(self, key: Key) -> str | None:
-        source: Node[X] = self.sources[key[0]]
-        return source.locate(key[1:])
+        return locate_in_branch(self.sources, key)
 
     def length(self, stream: int, streams: int) -> float | None:
         return total_length(self.sources, stream, streams)
@@ -66,6 +65,12 @@ def restore_branches(sources: Sequence[Node[Any]], keys: Sequence[Key]) -> list[
         for number, value in zip(where, sources[branch].restore_many([keys[n][1:] for n in where]), strict=True):
             restored[number] = value
     return restored
+
+
+def locate_in_branch(sources: Sequence[Node[Any]], key: Key) -> str | None:
+    """Return where an element lies whose key begins with the number of its source."""
+    branch: int = key[0]
+    return sources[branch].locate(key[1:])
 
 
 def total_length(sources: Sequence[Node[Any]], stream: int, streams: int) -> float | None:
