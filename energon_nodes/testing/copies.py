@@ -7,7 +7,7 @@ from typing import Any
 
 from energon_nodes.combinators.zip import zip_nodes
 from energon_nodes.core.node import Node
-from energon_nodes.testing.report import ContractError, canonical, compare, require
+from energon_nodes.testing.report import canonical, compare, failure, require
 from energon_nodes.testing.runs import Make, fresh, run_pass, run_passes, walk
 
 __all__ = ["check_copies", "check_pickle"]
@@ -97,10 +97,8 @@ def check_pickle(make: Make, *, most: int = 64, ordered: bool = True) -> None:
         try:
             copy: Any = pickle.loads(pickle.dumps(node))
         except Exception as error:
-            raise ContractError(
-                f"{check}: {what} cannot be pickled: {error!r}. Use functions that a module defines by name, or leave "
-                f"this check out (skip) where workers are always forked\nin\n  {node.explain()}"
-            ) from error
+            what += f" cannot be pickled: {error!r}. Use functions that a module defines by name, or leave this check "
+            raise failure(check, f"{what}out where workers are always forked", node) from error
         for number, got in enumerate(run_passes(copy, 2, most)):
             compare(check, f"pass {number + 1} of the copy of {what}", node, expected[number], got, ordered=ordered)
         run_pass(node, 3)

@@ -12,7 +12,7 @@ from energon_nodes.core.graph import is_stateful
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.testing.faults import InjectedError
-from energon_nodes.testing.report import canonical, compare, require
+from energon_nodes.testing.report import canonical, compare, failure
 from energon_nodes.testing.runs import Make, fresh, run_pass, spread
 
 __all__ = ["check_functions"]
@@ -54,7 +54,11 @@ def _inputs(make: Make, number: int, most: int) -> list[str]:
 def _check_failing(make: Make, number: int, bad: str, most: int, ordered: bool) -> None:
     check = "check_functions"
     skipping = _with_function(make, number, lambda fn: _FailsOn(fn, bad, SkipSample))
-    expected = run_pass(skipping, most)
+    try:
+        expected = run_pass(skipping, most)
+    except SkipSample as error:
+        what = f"a SkipSample of function {number} (counted from the root) came out of the stream"
+        raise failure(check, what, skipping) from error
     node = _with_function(make, number, lambda fn: _FailsOn(fn, bad, InjectedError))
     what = f"an error of function {number} (counted from the root) at the input {bad[:60]}"
     got: list[Any] = []
@@ -75,7 +79,7 @@ def _check_failing(make: Make, number: int, bad: str, most: int, ordered: bool) 
         got = run_pass(node, most)
     except FatalSampleError:
         return
-    require(False, check, f"{what}: a StopIteration in a function passed for the end of the data", node, got=got)
+    raise failure(check, f"{what}: a StopIteration in a function passed for the end of the data", node, "an error", got)
 
 
 def _functions(node: Node[Any]) -> Iterator[tuple[Node[Any], str]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from energon_nodes.testing.report import ContractError, compare
+from energon_nodes.testing.report import ContractError, compare, failure
 from energon_nodes.testing.runs import Make, fresh, resumed, run_pass, run_passes
 
 __all__ = ["check_processes"]
@@ -64,10 +64,8 @@ def _pickled(name: str, make: Make) -> tuple[bytes, bytes | None]:
     try:
         graph = pickle.dumps(fresh(make))
     except Exception as error:
-        raise ContractError(
-            f"check_processes: the graph of case {name!r} cannot be pickled: {error!r}. "
-            "Use functions that a module defines by name"
-        ) from error
+        what = f"{name}: the graph cannot be pickled: {error!r}. Use functions that a module defines by name"
+        raise failure("check_processes", what, fresh(make)) from error
     try:
         return graph, pickle.dumps(make)
     except Exception:  # a lambda: the graph itself is enough

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["ContractError", "canonical", "compare", "require", "same"]
+__all__ = ["ContractError", "canonical", "compare", "failure", "require", "same"]
 
 
 class ContractError(AssertionError):
@@ -46,13 +46,17 @@ def require(
         expected: What should have come; left out of the message if this and `got` are None.
         got: What came.
     """
-    if holds:
-        return
+    if not holds:
+        raise failure(check, what, node, expected, got)
+
+
+def failure(check: str, what: str, node: Node[Any], expected: object = None, got: object = None) -> ContractError:
+    """Return the error that explains what was looked at, what was expected, what came, and in which graph."""
     lines = [f"{check}: {what}"]
     if expected is not None or got is not None:
         lines += [f"  expected: {_short(expected)}", f"  got:      {_short(got)}"]
     lines += ["in", *(f"  {line}" for line in node.explain().splitlines())]
-    raise ContractError("\n".join(lines))
+    return ContractError("\n".join(lines))
 
 
 def compare(
@@ -68,7 +72,7 @@ def compare(
         where = f"; the first difference is at position {at}: expected {_short(expected[at])}, got {_short(got[at])}"
     else:
         where = f"; {len(expected)} elements expected, {len(got)} came"
-    require(False, check, what + where, node, expected=expected, got=got)
+    raise failure(check, what + where, node, expected, got)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -80,8 +84,8 @@ def same(left: Any, right: Any) -> bool:
     """
     if left is right:
         return True
-    if type(left) is not type(right) and not (isinstance(left, tuple) and isinstance(right, tuple)):
-        return False  # a tuple of a special type may be a plain one after a pickle
+    if _kind(left) is not _kind(right):
+        return False
     if isinstance(left, (list, tuple)):
         items = cast("list[Any]", left)
         return len(items) == len(right) and all(map(same, items, right))
@@ -99,6 +103,11 @@ def same(left: Any, right: Any) -> bool:
     if type(left).__eq__ is object.__eq__:
         return pickle.dumps(left) == pickle.dumps(right)
     return bool(left == right)
+
+
+def _kind(value: Any) -> type[Any]:
+    # A tuple of a special type may be a plain one after a pickle.
+    return tuple if isinstance(value, tuple) else cast("type[Any]", type(value))
 
 
 def _same_arrays(left: Any, right: Any) -> bool:
