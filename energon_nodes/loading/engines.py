@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from energon_nodes.core.node import Node
@@ -15,10 +16,13 @@ __all__ = ["Engine", "LocalEngine"]
 class Engine(Protocol):
     """Deliver the outputs of one rank in the order of its turns."""
 
-    turn: int
-    """The rank's turn behind the last output."""
     lost_workers: bool
     """Whether workers died since the last output; the pass goes on with new ones."""
+
+    @property
+    def turn(self) -> int:
+        """The rank's turn behind the last output."""
+        ...
 
     def begin(self, entries: dict[int, bytes]) -> None:
         """Go to where the entries say; a stream without one stays where it is."""
@@ -28,12 +32,12 @@ class Engine(Protocol):
         """Go to the beginning of the next pass of every stream."""
         ...
 
-    def take(self) -> Any:
-        """Return the next output, or HOLE when all streams have ended."""
+    def outputs(self) -> Iterator[Any]:
+        """Give the rest of the pass; made again after an error, the iterator goes on behind it."""
         ...
 
     def entries(self) -> dict[int, bytes]:
-        """Return every hosted stream's entry as of the last output that `take` returned."""
+        """Return every hosted stream's entry as of the last output."""
         ...
 
     def close(self) -> None:
@@ -47,7 +51,6 @@ class LocalEngine:
     lost_workers = False
 
     def __init__(self, node: Node[Any], context: Context, topology: Topology, quota: int | None) -> None:
-        self.turn = 0
         self._topology = topology
         self._host = Host(node, context, quota)
         self._streams = [self._host.stream(number) for number in topology.hosted]
@@ -65,15 +68,25 @@ class LocalEngine:
             stream.rewind()
         self._go_to_due()
 
-    def _go_to_due(self) -> None:
-        self.turn = self._topology.due([None if stream.ended else stream.turns for stream in self._streams])
-        self._round, self._place = divmod(self.turn, len(self._streams))
-        self._live = sum(not stream.ended for stream in self._streams)
+    @property
+    def turn(self) -> int:
+        """The rank's turn behind the last output."""
+        if len(self._streams) == 1:
+            return self._streams[0].turns
+        return self._round * len(self._streams) + self._place
 
-    def take(self) -> Any:
+    def _go_to_due(self) -> None:
+        due = self._topology.due([None if stream.ended else stream.turns for stream in self._streams])
+        self._round, self._place = divmod(due, len(self._streams))
+
+    def outputs(self) -> Iterator[Any]:
         """Pull from the stream whose turn is due."""
-        streams = self._streams
-        while self._live:
+        if len(self._streams) == 1:
+            yield from self._streams[0].outputs()
+            return
+        streams, last = self._streams, len(self._streams) - 1
+        live = sum(not stream.ended for stream in streams)
+        while live:
             stream, before = streams[self._place], self._round
             if stream.ended or stream.turns > before:  # it has no turn here, or has had it
                 self._pass_on()
@@ -81,13 +94,14 @@ class LocalEngine:
             try:
                 value = stream.pull()
             finally:
-                if stream.ended or stream.turns > before:
-                    self._pass_on()
-                    self._live -= stream.ended
+                if stream.turns > before or stream.ended:
+                    live -= stream.ended
+                    if self._place < last:
+                        self._place += 1
+                    else:
+                        self._pass_on()
             if value is not HOLE:
-                self.turn = self._round * len(streams) + self._place
-                return value
-        return HOLE
+                yield value
 
     def _pass_on(self) -> None:
         self._place += 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from energon_nodes.core.errors import FatalSampleError, StateError
 from energon_nodes.core.node import Node
@@ -37,41 +38,52 @@ class Stream:
         quota: How many turns a pass has; None: as many as the graph gives outputs.
     """
 
-    __slots__ = ("_errors", "_node", "_quota", "_start", "ended", "turns")
+    __slots__ = ("_errors", "_node", "_quota", "_run", "_start", "ended", "turns")
 
     def __init__(self, node: Node[Any], quota: int | None) -> None:
         self._node = node
         self._quota = quota
         self._start: Any = None  # the beginning of the next pass, where outputs of it fill up this one
         self._errors = 0
+        self._run: Any = None
         self.turns = 0
         """How many turns of this pass it has had."""
         self.ended = False
         """Whether it has delivered all outputs of its pass."""
 
-    def pull(self) -> Any:
-        """Return the output of the turn that is due, or HOLE if the stream has ended.
+    def outputs(self) -> Iterator[Any]:
+        """Give the rest of the pass.
 
-        An exception is the output's; the next call goes on behind the failed element. A turn waits
-        for at most a few errors in a row, and not behind one that is fatal: it is then left empty
+        An exception is the output's; made again, the iterator goes on behind the failed element. A turn
+        waits for at most a few errors in a row, and not behind one that is fatal: it is then left empty
         (`turns` counts it), so that no turn can take for ever.
         """
-        if self.ended:
-            return HOLE
         try:
-            pair = next(self._node.pairs(), None)
-            if pair is None and self._quota is not None:
-                pair = self._pad()
+            while not self.ended:
+                for value, _ in self._node.pairs():
+                    self.turns += 1
+                    self._errors = 0
+                    if self.turns == self._quota:
+                        self.ended = True
+                    yield value
+                    if self.ended:
+                        return
+                if self._quota is None:
+                    self.ended = True
+                else:
+                    yield self._first_of_next_pass()
         except Exception as error:
             self._errors += 1
             if self._errors == _MOST_ERRORS or isinstance(error, FatalSampleError):
                 self._had_turn()
             raise
-        if pair is None:
-            self.ended = True
-            return HOLE
-        self._had_turn()
-        return pair[0]
+
+    def pull(self) -> Any:
+        """Return the output of the turn that is due, or HOLE if the stream has ended."""
+        run = self._run
+        if run is None or run.gi_frame is None:
+            run = self._run = cast("Any", self.outputs())
+        return next(run, HOLE)
 
     def _had_turn(self) -> None:
         self.turns += 1
@@ -79,17 +91,15 @@ class Stream:
         if self.turns == self._quota:
             self.ended = True
 
-    def _pad(self) -> Any:
-        """Go on with outputs of the next pass, which will begin anew when it is its turn."""
+    def _first_of_next_pass(self) -> Any:
+        """Go on with the next pass, to fill up this one; it will begin anew when it is its turn."""
         self._node.rewind()
         if self._start is None:
             self._start = self._node.snapshot()
-        pair = next(self._node.pairs(), None)
-        if pair is None:
-            raise FatalSampleError(
-                "a whole pass of a stream gave no output: there is nothing to fill up its turns with"
-            )
-        return pair
+        for value, _ in self._node.pairs():
+            self._had_turn()
+            return value
+        raise FatalSampleError("a whole pass of a stream gave no output: there is nothing to fill up its turns with")
 
     def state(self) -> bytes:
         """Return the entry of the stream for the loader's state."""
@@ -98,6 +108,7 @@ class Stream:
 
     def load(self, data: bytes) -> None:
         """Go to the point of an entry."""
+        self._run = None
         header, body = header_of(data), body_of(data)
         try:
             snapshot, start = body
@@ -115,6 +126,7 @@ class Stream:
 
     def rewind(self) -> None:
         """Begin the next pass."""
+        self._run = None
         if self._start is None:
             self._node.rewind()
         else:

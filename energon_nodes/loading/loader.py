@@ -13,7 +13,6 @@ from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node, add_verb
 from energon_nodes.core.share import Context, ErrorPolicy
 from energon_nodes.loading.engines import Engine, LocalEngine
-from energon_nodes.loading.host import HOLE
 from energon_nodes.loading.reports import counts_of, plan_of
 from energon_nodes.loading.session import Session
 from energon_nodes.loading.state import Run, check_shape, load_position, save_position
@@ -233,12 +232,14 @@ class _Iteration(Iterator[X]):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._number = session.new_iteration()
+        self._outputs = session.outputs(self._number)
 
     def __next__(self) -> X:
-        value = self._session.take(self._number)
-        if value is HOLE:
-            raise StopIteration
-        return value
+        try:
+            return next(self._outputs)
+        except BaseException:  # the generator has ended; another goes on behind the error
+            self._outputs = self._session.outputs(self._number)
+            raise
 
 
 @add_verb

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from energon_nodes.loading.engines import Engine
-from energon_nodes.loading.host import HOLE
 from energon_nodes.loading.state import Position
 
 __all__ = ["Session"]
@@ -36,26 +35,33 @@ class Session:
         self._waiting = True
         return self._present
 
-    def take(self, iteration: int) -> Any:
-        """Return the next output, or HOLE at the end of the pass.
+    def outputs(self, iteration: int) -> Iterator[Any]:
+        """Give the outputs of an iteration; made again after an error, the iterator goes on behind it.
 
         Raises:
             RuntimeError: If the iteration is not the present one.
         """
+        self._refuse_stale(iteration)
+        if self._waiting:
+            self._begin()
+        engine = self._running()
+        while True:
+            for value in engine.outputs():
+                self._resumed = False
+                self._step += 1
+                yield value
+                if iteration != self._present:
+                    self._refuse_stale(iteration)
+            if not self._resumed:
+                return
+            self._resumed = False  # the state was taken behind the last output: an empty pass helps nobody
+            self._next_pass(engine)
+
+    def _refuse_stale(self, iteration: int) -> None:
         if iteration != self._present:
             raise RuntimeError(
                 "this iterator is out of date: the loader was iterated again, was closed, or a state was loaded since"
             )
-        if self._waiting:
-            self._begin()
-        engine = self._running()
-        value = engine.take()
-        if value is HOLE and self._resumed:  # the state was taken behind the last output: an empty pass helps nobody
-            self._next_pass(engine)
-            value = engine.take()
-        self._resumed = False
-        self._step += value is not HOLE
-        return value
 
     def position(self) -> Position:
         """Return where the streams stand behind the last output that was received."""

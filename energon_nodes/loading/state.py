@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 from energon_nodes.core import graph
@@ -33,6 +34,11 @@ class Run:
     node: Node[Any]
     seed: int
     uneven: str
+
+    @cached_property
+    def graph(self) -> bytes:
+        """The signature of the graph, which does not change."""
+        return plain_dumps(graph.signature(self.node))
 
 
 @dataclass
@@ -60,7 +66,7 @@ def save_position(run: Run, position: Position, streams: int, world_size: int) -
     """Return the state of a loader as a flat dictionary of plain values."""
     state: dict[str, Any] = {
         "format": graph.FORMAT,
-        "graph": plain_dumps(graph.signature(run.node)),
+        "graph": run.graph,
         "seed": run.seed,
         "uneven": run.uneven,
         "streams": streams,

@@ -157,8 +157,12 @@ class WorkerEngine:
 
     # ---- taking ------------------------------------------------------------------------------
 
-    def take(self) -> Any:
-        """Receive the next output; report workers that have died."""
+    def outputs(self) -> Iterator[Any]:
+        """Receive the outputs."""
+        while (value := self._take_or_report()) is not HOLE:
+            yield value
+
+    def _take_or_report(self) -> Any:
         try:
             return self._take()
         except RuntimeError as error:

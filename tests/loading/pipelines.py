@@ -112,7 +112,7 @@ def unreadable_at_7(value: int) -> Any:
 
 
 def sample(value: int) -> dict[str, Any]:
-    return {"__key__": f"sample{value}", "__shard__": "a.tar", "value": value}
+    return {"__key__": f"sample{value}", "value": value}
 
 
 def value_of_sample(found: dict[str, Any]) -> int:

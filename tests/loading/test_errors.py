@@ -34,7 +34,7 @@ def test_an_error_keeps_its_type_and_notes_and_says_which_worker(workers: int) -
         list(loader)
     notes = "\n".join(caught.value.__notes__)
     assert "at node Map(fn=value_of_sample)" in notes
-    assert "restore key (0, 7), sample 'sample7' of shard 'a.tar'" in notes
+    assert "restore key (0, 7), sample 'sample7'" in notes
     if workers:
         assert "raised in worker 1; its traceback:" in notes
         assert "in value_error_at_7" in notes
