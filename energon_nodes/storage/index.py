@@ -30,6 +30,10 @@ class Offsets(Protocol):
         """Return where samples begin and end, int64 of the shape of `numbers`, which ascend."""
         ...
 
+    def neighbours(self, shard: int, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where samples `start` to `stop - 1` begin and end, int64 of shape `(stop - start,)`."""
+        ...
+
     def problems(self, shard: int) -> dict[int, Problem]:
         """Return what is wrong with samples of a shard, by sample number."""
         ...
@@ -72,6 +76,11 @@ class MemoryIndex:
         """Return where samples begin and end."""
         offsets = self.shards[shard].offsets
         return offsets[numbers], offsets[numbers + 1]
+
+    def neighbours(self, shard: int, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where neighbouring samples begin and end."""
+        offsets = self.shards[shard].offsets
+        return offsets[start:stop], offsets[start + 1 : stop + 1]
 
     def problems(self, shard: int) -> dict[int, Problem]:
         """Return what is wrong with samples of a shard."""
@@ -137,7 +146,16 @@ class IndexFiles:
         else:
             return self._scattered(shard, numbers)
         local = numbers - first
-        return self._checked(shard, offsets[local], offsets[local + 1])
+        return offsets[local], offsets[local + 1]
+
+    def neighbours(self, shard: int, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where samples `start` to `stop - 1` begin and end; errors are those of `entries`."""
+        count = self._counts[shard]
+        if count < _WHOLE:
+            offsets = self._whole(shard, count)[start : stop + 1]
+        else:
+            offsets = self._slice(shard, start, stop + 1)
+        return offsets[:-1], offsets[1:]
 
     def _whole(self, shard: int, count: int) -> NDArray[np.int64]:
         kept = self._kept.get(shard)
@@ -158,7 +176,8 @@ class IndexFiles:
         data = self._read(shard, begins, [begin + 16 for begin in begins])
         pairs = np.frombuffer(data, "<i8").reshape(-1, 2).copy()
         pairs[numbers == 0, 0] = 0
-        return self._checked(shard, pairs[:, 0], pairs[:, 1])
+        self._check(shard, pairs[:, 0], pairs[:, 1])
+        return pairs[:, 0], pairs[:, 1]
 
     def _slice(self, shard: int, first: int, stop: int) -> NDArray[np.int64]:
         ends = stop == self._counts[shard] + 1 and not self._trailer
@@ -173,6 +192,7 @@ class IndexFiles:
             # The stored value is not always that of the first header; readers of the format begin at 0.
             offsets = offsets.copy()
             offsets[0] = 0
+        self._check(shard, offsets[:-1], offsets[1:])
         return offsets
 
     def _read(self, shard: int, starts: list[int], stops: list[int]) -> bytes:
@@ -193,11 +213,8 @@ class IndexFiles:
                 )
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _checked(
-        self, shard: int, begins: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _check(self, shard: int, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         if (begins > ends).any() or (begins < 0).any():
             raise DatasetError(
                 f"the index {self.files[shard]} does not ascend: it is damaged; prepare the dataset again"
             )
-        return begins, ends

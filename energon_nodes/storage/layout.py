@@ -109,10 +109,10 @@ class Pattern:
         self._of_one = {
             "endings": headers[:, :words] & ~key,  # the front without the key
             "outside": np.tile(~key, (len(slots), 1)),  # which bytes of the front do not belong to the key
-            "rests": headers[:, words:15],  # what stands between front and size
             "forms": headers[:, 15:20],  # size, time, checksum and type
             "masks": np.tile(FORM_MASK, (len(slots), 1)),
-            "tails": headers[:, 20:],  # what stands behind the type
+            "formats": headers[:, 32:33],  # the magic
+            "prefixes": headers[:, 43:44],  # where a second part of the name would begin
         }
         self._repeated: dict[str, NDArray[np.uint64]] = {}
         octets = headers.view(np.uint8).reshape(len(slots), BLOCK)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,8 +94,9 @@ class ShardSet:
         self.root = root
         self.names = tuple(names)
         self.counts = tuple(counts)
-        self._first = np.concatenate([[0], np.cumsum(np.array(counts, np.int64), dtype=np.int64)])
-        self.count = int(self._first[-1])
+        self._first = [0, *accumulate(self.counts)]
+        self.count = self._first[-1]
+        self._folder = paths.join(root, "")
         self._offsets = offsets
         self._excluded = excluded or {}
         self.origin = origin
@@ -135,10 +138,10 @@ class ShardSet:
             IndexError: There is no such sample.
             DatasetError: The index of the shard cannot be read.
         """
-        self._check(np.array([index]))
-        shard = int(np.searchsorted(self._first, index, "right")) - 1
-        number = index - int(self._first[shard])
-        begins, _ = self._offsets.entries(shard, np.array([number]))
+        self._check(index, index)
+        shard = bisect_right(self._first, index) - 1
+        number = index - self._first[shard]
+        begins, _ = self._offsets.neighbours(shard, number, number + 1)
         return Place(self.names[shard], number, int(begins[0]))
 
     def read(
@@ -177,17 +180,19 @@ class ShardSet:
         asked = np.asarray(indices, np.int64)
         if not len(asked):
             return Plan(0, Group(self.root, [], wants), None)
-        self._check(asked)
+        self._check(int(asked.min()), int(asked.max()))
+        breaks = np.flatnonzero(asked[1:] - asked[:-1] != 1) + 1
         order: NDArray[np.int64] | None = None
-        wanted = asked
-        if len(wanted) > 2 and np.count_nonzero(np.diff(wanted) != 1) > len(wanted) // 16:
+        if len(breaks) <= len(asked) // 16 or len(asked) < 3:
+            spans = self._runs(asked, breaks)
+            size = sum([int(span.ends[-1] - span.begins[0]) for span in spans])
+        else:
             # Many short runs: sorted, they fall into few shards, and neighbours are read together.
-            order = np.argsort(wanted, kind="stable")
-            wanted = wanted[order]
-        spans = self._spans(wanted)
-        if limit is not None:
-            sizes = np.concatenate([span.ends - span.begins for span in spans])
-            fitting = _fitting(sizes, order, limit)
+            order = np.argsort(asked, kind="stable")
+            spans = self._sorted(asked[order])
+            size = sum([int((span.ends - span.begins).sum()) for span in spans])
+        if limit is not None and size > limit:
+            fitting = _fitting(np.concatenate([span.ends - span.begins for span in spans]), order, limit)
             if fitting < len(asked):
                 return self.plan(asked[:fitting], wants)
         return Plan(len(asked), Group(self.root, spans, wants, self._known), order)
@@ -203,32 +208,40 @@ class ShardSet:
         """
         return read_group(plan.group, plan.order)
 
-    def _spans(self, wanted: NDArray[np.int64]) -> list[Span]:
+    def _runs(self, asked: NDArray[np.int64], breaks: NDArray[np.int64]) -> list[Span]:
+        """Return the spans of runs of neighbours, cut where a shard ends."""
+        spans: list[Span] = []
+        cuts = [0, *breaks.tolist(), len(asked)]
+        for start, stop in pairwise(cuts):
+            index, left = int(asked[start]), stop - start
+            while left:
+                shard = bisect_right(self._first, index) - 1
+                number = index - self._first[shard]
+                count = min(left, self.counts[shard] - number)
+                begins, ends = self._offsets.neighbours(shard, number, number + count)
+                spans.append(self._span(shard, np.arange(number, number + count), begins, ends))
+                index, left = index + count, left - count
+        return spans
+
+    def _sorted(self, wanted: NDArray[np.int64]) -> list[Span]:
+        """Return the spans of ascending indices, one for each shard."""
         shards = np.searchsorted(self._first, wanted, "right") - 1
         cuts = np.flatnonzero(shards[1:] != shards[:-1]) + 1
         spans: list[Span] = []
-        for start, stop in zip([0, *cuts.tolist()], [*cuts.tolist(), len(wanted)], strict=True):
+        for start, stop in pairwise([0, *cuts.tolist(), len(wanted)]):
             shard = int(shards[start])
-            first = int(self._first[shard])
-            numbers = wanted[start:stop] - first
+            numbers = wanted[start:stop] - self._first[shard]
             begins, ends = self._offsets.entries(shard, numbers)
-            name = self.names[shard]
-            spans.append(
-                Span(
-                    paths.join(self.root, name),
-                    name,
-                    first,
-                    numbers,
-                    begins,
-                    ends,
-                    self._offsets.problems(shard),
-                    self._excluded.get(name, _NOTHING),
-                )
-            )
+            spans.append(self._span(shard, numbers, begins, ends))
         return spans
 
-    def _check(self, wanted: NDArray[np.int64]) -> None:
-        low, high = int(wanted.min()), int(wanted.max())
+    def _span(self, shard: int, numbers: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Span:
+        name = self.names[shard]
+        problems, excluded = self._offsets.problems(shard), self._excluded.get(name, _NOTHING)
+        path = f"{self._folder}{name}"
+        return Span(path, name, self._first[shard], numbers, begins, ends, problems, excluded)
+
+    def _check(self, low: int, high: int) -> None:
         if low < 0 or high >= self.count:
             raise IndexError(f"sample {low if low < 0 else high} is out of range: {self!r}")
 
