@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import isinf
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from energon_nodes.core import graph
 from energon_nodes.core.description import Description, registered_nodes
@@ -17,6 +17,7 @@ from energon_nodes.core.encoders import decode_value, encode_value
 from energon_nodes.core.errors import FatalSampleError, RestoreError, SkipSample, StateError, annotate, shown_key
 from energon_nodes.core.restore import DROPPED, Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context, ErrorPolicy
+from energon_nodes.core.values import values_of
 from energon_nodes.core.verbs import add_verb, reserve
 
 __all__ = ["Node", "add_verb", "registered_nodes"]
@@ -109,24 +110,37 @@ class Node(Description[T], abstract=True):
             run = self._running = cast("Any", self.run())
         return run
 
+    def running(self) -> Any:
+        """Return the running iterator of pairs of a root, after which `reset(None)` means the next pass."""
+        if not self._touched:
+            self._begin_torchdata()
+            self.bind()
+            self._touched = True
+        self._ended = False
+        return self.pairs()
+
+    def end(self) -> None:
+        """Note that the consumer has seen the end: iterating again is the next pass."""
+        self._ended = True
+
     def __next__(self) -> T:
         run = self._running
         if run is None or run.gi_frame is None:
-            run = self._running_root()
+            run = self.running()
         try:
             return next(run)[0]
         except StopIteration:
-            self._ended = True
+            self.end()
             raise
 
     def next(self) -> T:
         """Return the next value, as torchdata's nodes do."""
         return self.__next__()
 
-    def __iter__(self) -> Self:
+    def __iter__(self) -> Iterator[T]:  # pyright: ignore[reportIncompatibleMethodOverride]  # torchdata returns self
         if self._ended:
             self.reset(None)
-        return self
+        return values_of(self)
 
     def __bool__(self) -> bool:
         return True  # a node with a length of 0 is still a node
@@ -343,14 +357,6 @@ class Node(Description[T], abstract=True):
     def _clear_scratch(self) -> None:
         for field in self._by_kind.get("scratch", ()):
             setattr(self, field.name, field.default_factory())  # type: ignore[misc]
-
-    def _running_root(self) -> Any:
-        if not self._touched:
-            self._begin_torchdata()
-            self.bind()
-            self._touched = True
-        self._ended = False
-        return self.pairs()
 
     def _prepare(self) -> None:
         if self._context is None:
