@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import islice
 from math import floor, inf, isinf
 from typing import TypeVar
@@ -83,7 +84,7 @@ class Repeat(Node[X], verb="repeat"):
 
     def _quota(self, stream: int, streams: int) -> int:
         """Return this stream's part of the last, fractional repetition; the parts add up exactly."""
-        fraction = (self.n or 0) % 1
+        fraction = Fraction(self.n or 0).limit_denominator(1_000_000) % 1  # 2.3 is 23/10, not a bit less
         before = [self.source.length(other, streams) for other in range(stream + 1)]
         if any(length is None for length in before):
             return floor(fraction * self.seen)

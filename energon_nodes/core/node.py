@@ -7,7 +7,7 @@ passes, going on after errors, and the fluent verb come from here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from math import isinf
 from typing import Any, TypeVar, cast
 
@@ -44,6 +44,11 @@ class Node(Description[T], abstract=True):
         [2, 4]
     """
 
+    def __init_subclass__(cls, verb: str | None = None, *, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(verb, abstract=abstract, **kwargs)
+        if "restore_many" in cls.__dict__:
+            cls.restore_many = _bound_first(cls.restore_many)
+
     # ---- what a subclass writes -------------------------------------------------------------
 
     def bound(self) -> None:
@@ -64,13 +69,13 @@ class Node(Description[T], abstract=True):
             >>> squares.restore((0, 2))
             9
         """
-        self.bind()
         return self.restore_many([key])[0]
 
     def restore_many(self, keys: Sequence[Key]) -> list[T]:
         """Rebuild elements from their restore keys; reads are coalesced where the source can do it."""
         if len(self.sources_of()) != 1:
             raise NotImplementedError(f"{type(self).__name__} does not define restore_many()")
+        self.bind()
         return cast("list[T]", self.sources_of()[0].restore_many(keys))
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
@@ -395,6 +400,17 @@ class Node(Description[T], abstract=True):
                 n0 --> n1
         """
         return graph.diagram(self)
+
+
+def _bound_first(restore_many: Any) -> Any:
+    """Let elements be rebuilt from a pipeline that was not run yet: its nodes get their seeds and identities."""
+
+    @wraps(restore_many)
+    def restore(self: Node[Any], keys: Sequence[Key]) -> list[Any]:
+        self.bind()
+        return restore_many(self, keys)
+
+    return restore
 
 
 reserve(Node)
