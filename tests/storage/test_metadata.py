@@ -3,8 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from energon_nodes.core.errors import DatasetError
+from energon_nodes.storage import metadata
 from energon_nodes.storage.metadata import Info, is_prepared, read_info, read_split
 
 SHARDS = {f"parts/shard_{number:03d}.tar": 4 for number in range(5)}
@@ -120,6 +124,55 @@ def test_a_split_of_another_form_is_named(tmp_path: Path, content: Any, part: st
     with pytest.raises(DatasetError, match=message) as caught:
         read_split(root, Info(SHARDS), part)
     assert "split.yaml" in str(caught.value)
+
+
+block_texts = st.lists(
+    st.sampled_from(
+        [
+            "split_parts:",
+            "  train:",
+            "  val: []",
+            "    test:",
+            "exclude:",
+            "exclude: []",
+            "other:",
+            "- a.tar",
+            "  - b_{000..003}.tar",
+            "  - c{1,2}.tar/0004",
+            "    - d/e.tar",
+            "  - 'q.tar'",
+            "  - x: y",
+            "# comment",
+            "",
+        ]
+    ),
+    max_size=10,
+)
+
+
+@given(block_texts)
+def test_the_quick_parser_of_plain_lists_agrees_with_yaml_where_it_answers(lines: list[str]):
+    text = "\n".join(lines)
+    quick = metadata._block_lists(text)
+    if quick is None:
+        return
+    try:
+        full = yaml.load(text, yaml.BaseLoader)
+    except yaml.YAMLError:
+        full = "an error"
+
+    def filled(value: Any) -> Any:
+        return {name: filled(entry) for name, entry in value.items()} if isinstance(value, dict) else value or []
+
+    assert filled(quick) == filled(full or {})
+
+
+def test_what_prepare_writes_needs_no_yaml(tmp_path: Path):
+    text = "split_parts:\n  train:\n  - parts/shard_{000..003}.tar\n  - parts/shard_009.tar\n  val: []\nexclude: []\n"
+    assert metadata._block_lists(text) == {
+        "split_parts": {"train": ["parts/shard_{000..003}.tar", "parts/shard_009.tar"], "val": []},
+        "exclude": [],
+    }
 
 
 def test_a_missing_split_file_is_named(tmp_path: Path):
