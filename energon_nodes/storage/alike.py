@@ -1,7 +1,8 @@
 """Read samples that are all alike: the usual case, checked as a whole.
 
 Where all samples of a group have the layout of the first one and keys of one length, few operations on large arrays
-are enough. Anything else is left to `columns`, which looks at each sample by itself.
+are enough. Anything else is left to `columns`, which looks at each sample by itself. (`np.count_nonzero` tells soonest
+whether any element is set.)
 
 What a header says about name, size, kind and format is read and checked in every header. The rest, such as the owner,
 is taken to be that of the first sample: where it is not, the checksum does not agree, and the group is left to
@@ -70,14 +71,13 @@ def read_alike(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64
             at = at + ((size + (2 * BLOCK - 1)) >> 9)
     except IndexError:  # a size that leads out of the buffer
         return None
-    if ((at << 9) != stops).any() or (
-        (numbers.reshape(-1) ^ pattern.repeated("forms", count)) & pattern.repeated("masks", count)
-    ).any():
+    forms = (numbers.reshape(-1) ^ pattern.repeated("forms", count)) & pattern.repeated("masks", count)
+    if np.count_nonzero((at << 9) != stops) or np.count_nonzero(forms):
         return None
     blocks = places.reshape(-1)
     format = items_of(buffer, 256, 264)[blocks].view(np.uint64) != pattern.repeated("formats", count)
     prefix = items_of(buffer, 344, 352)[blocks].view(np.uint64) != pattern.repeated("prefixes", count)
-    if format.any() or prefix.any():
+    if np.count_nonzero(format) or np.count_nonzero(prefix):
         return None
     names = items_of(buffer, 0, pattern.front)[blocks].view(np.uint64)
     if not _names_agree(names, pattern, count):
@@ -95,11 +95,11 @@ def read_alike(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64
 def _names_agree(names: NDArray[np.uint64], pattern: Pattern, count: int) -> bool:
     """Tell whether the names are a key, the same in all members of a sample, and the ending of each part."""
     keys = names ^ pattern.repeated("endings", count)
-    if (keys & pattern.repeated("outside", count)).any():
+    if np.count_nonzero(keys & pattern.repeated("outside", count)):
         return False
     by_slot = keys.reshape(count, -1, pattern.front // 8)
     return not any(
-        (by_slot[:, slot, word] != by_slot[:, 0, word]).any()
+        np.count_nonzero(by_slot[:, slot, word] != by_slot[:, 0, word])
         for slot in range(1, by_slot.shape[1])
         for word in range(pattern.key_words)
     )
@@ -121,7 +121,7 @@ def _sums_agree(
     for row in range(0, rows, step):
         np.matmul(octets[row : row + step], weights, out=sums[row : row + step])
     total = sums[:, 0].reshape(-1, len(constants)) + constants
-    return bool((total == (sums[:, 1] - _CHECKSUM_ZEROS).reshape(total.shape)).all())
+    return not np.count_nonzero(total != (sums[:, 1] - _CHECKSUM_ZEROS).reshape(total.shape))
 
 
 def _keys(names: NDArray[np.uint64], length: int) -> list[str] | None:

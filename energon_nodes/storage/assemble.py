@@ -73,7 +73,7 @@ class Group(NamedTuple):
 
 
 def assemble(
-    group: Group, buffer: bytes, table: Table, rows: NDArray[np.int64], order: NDArray[np.int64] | None
+    group: Group, buffer: bytes, table: Table, rows: NDArray[np.int64] | None, order: NDArray[np.int64] | None
 ) -> Iterator[Sample]:
     """Make the samples of a table; this is the loop that the speed of reading hangs on.
 
@@ -89,7 +89,7 @@ def assemble(
         group: What was read.
         buffer: Its bytes.
         table: Where the parts are in them.
-        rows: Which samples of the group the table has, int64 of shape `(k,)`.
+        rows: Which samples of the group the table has, int64 of shape `(k,)`; None for all.
         order: The place of each of them in the output, a permutation of shape `(k,)`, or None for the same place.
 
     Returns:
@@ -98,7 +98,7 @@ def assemble(
     keys, starts, stops = table.keys, table.starts, table.stops
     if order is not None and len(order) > 1:
         places = places_of(order)
-        rows = rows[places]
+        rows = places if rows is None else rows[places]
         keys = itemgetter(*places.tolist())(keys)
         starts, stops = [column[places] for column in starts], [column[places] for column in stops]
     chosen = [number for number, part in enumerate(table.parts) if group.wants is None or group.wants(part)]
@@ -145,15 +145,19 @@ def places_of(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _labels(
-    group: Group, parts: tuple[str, ...], rows: NDArray[np.int64]
+    group: Group, parts: tuple[str, ...], rows: NDArray[np.int64] | None
 ) -> tuple[Iterable[str], Iterable[Origin], list[int]]:
     """Return for each row the name of the shard, what its sources have in common, and the global index."""
     spans = group.spans
     origins = [Origin(group.root, span.shard, parts) for span in spans]
     if len(spans) == 1:
-        return repeat(spans[0].shard), repeat(origins[0]), (spans[0].numbers[rows] + spans[0].first).tolist()
+        numbers = spans[0].numbers if rows is None else spans[0].numbers[rows]
+        return repeat(spans[0].shard), repeat(origins[0]), (numbers + spans[0].first).tolist()
     if not spans:
         return (), (), []
-    indices = np.concatenate([span.numbers + span.first for span in spans])[rows]
-    numbers = np.repeat(np.arange(len(spans)), [len(span.numbers) for span in spans])[rows].tolist()
-    return map([span.shard for span in spans].__getitem__, numbers), map(origins.__getitem__, numbers), indices.tolist()
+    indices = np.concatenate([span.numbers + span.first for span in spans])
+    which = np.repeat(np.arange(len(spans)), [len(span.numbers) for span in spans])
+    if rows is not None:
+        indices, which = indices[rows], which[rows]
+    places = which.tolist()
+    return map([span.shard for span in spans].__getitem__, places), map(origins.__getitem__, places), indices.tolist()

@@ -60,19 +60,16 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     if not group.spans:
         return Read([], True)
     buffer, failed = _fetch(group.spans)
-    begins = np.concatenate([span.begins for span in group.spans])
-    ends = np.concatenate([span.ends for span in group.spans])
-    sizes = ends - begins
-    stops = np.cumsum(sizes)
-    starts = stops - sizes
-    samples: list[Any] = [None] * len(sizes)
-    pending = _pending(group, starts, failed, samples)
+    begins, ends, starts, stops = _offsets(group.spans)
+    aligned = not np.count_nonzero((begins | ends) & (BLOCK - 1))
     excludes = any(span.excluded for span in group.spans)
-    aligned = not ((begins | ends) & (BLOCK - 1)).any()
-    if aligned and len(pending) == len(samples) >= _FEW and not excludes:
+    known = any(span.problems for span in group.spans) or bool(failed)
+    if aligned and not known and not excludes and len(begins) >= _FEW:
         table = _read_alike(group, buffer, starts, stops)
         if table is not None:
-            return Read(assemble(group, buffer, table, table.rows, order), True)
+            return Read(assemble(group, buffer, table, None, order), True)
+    samples: list[Any] = [None] * len(begins)
+    pending = _pending(group, failed, samples) if known else np.arange(len(begins))
     for _ in range(_LAYOUTS if aligned else 0):
         if len(pending) < _FEW:
             break
@@ -92,6 +89,18 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     if order is not None:
         samples = [samples[place] for place in places_of(order).tolist()]
     return Read(samples, all(type(sample) is dict for sample in samples))
+
+
+def _offsets(spans: list[Span]) -> tuple[NDArray[np.int64], ...]:
+    """Return where samples begin and end, first in their shards, then in the buffer."""
+    if len(spans) == 1 and np.count_nonzero(spans[0].begins[1:] != spans[0].ends[:-1]) == 0:
+        begins, ends = spans[0].begins, spans[0].ends
+        return begins, ends, begins - begins[0], ends - begins[0]
+    begins = np.concatenate([span.begins for span in spans])
+    ends = np.concatenate([span.ends for span in spans])
+    sizes = ends - begins
+    stops = np.cumsum(sizes)
+    return begins, ends, stops - sizes, stops
 
 
 def _read_alike(group: Group, buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Table | None:
@@ -134,13 +143,9 @@ def _ranges(span: Span) -> paths.Ranges:
     return paths.Ranges(span.path, span.begins[firsts].tolist(), span.ends[lasts].tolist())
 
 
-def _pending(
-    group: Group, starts: NDArray[np.int64], failed: dict[int, OSError], samples: list[Any]
-) -> NDArray[np.int64]:
+def _pending(group: Group, failed: dict[int, OSError], samples: list[Any]) -> NDArray[np.int64]:
     """Return the rows that are to be parsed; put errors in place of those known to be bad."""
-    if not failed and not any(span.problems for span in group.spans):
-        return np.arange(len(starts))
-    good = np.ones(len(starts), np.bool_)
+    good = np.ones(len(samples), np.bool_)
     row = 0
     for number, span in enumerate(group.spans):
         for sample in span.numbers.tolist():
