@@ -110,6 +110,45 @@ def test_a_validation_set_of_a_fixed_epoch_repeats_itself() -> None:
         assert list(loader) == first
 
 
+def test_repeats_and_functions_with_a_state_go_on_from_pass_to_pass_in_workers_made_anew() -> None:
+    make = lambda: en.items(range(9), shuffle=True).repeat(2).map(Total())  # noqa: E731
+    for workers in (0, 2):
+        loader = make_loader(DataLoader, make().batch(1), workers)
+        reference = make().batch(1).loader(streams=max(1, workers))
+        assert [list(loader) for _ in range(3)] == [list(reference) for _ in range(3)]
+
+
+class Total:
+    """Add up what it is called with; a function with a state."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def __call__(self, value: int) -> int:
+        self.total += value
+        return self.total
+
+    def state_dict(self) -> dict[str, int]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.total = state["total"]
+
+
+def test_passes_that_are_all_left_early_differ() -> None:
+    for workers in (0, 2):
+        loader = make_loader(DataLoader, mixed(), workers)
+        heads = [list(islice(loader, 2)) for _ in range(3)]
+        assert heads == [outputs[:2] for outputs in passes(mixed, workers, 3)]
+
+
+def test_a_dataset_may_serve_another_number_of_workers_later() -> None:
+    dataset = endless().dataset()
+    for workers in (0, 2, 0):
+        loader = DataLoader(dataset, batch_size=None, num_workers=workers, collate_fn=list)
+        assert len(list(loader)) == 9
+
+
 def test_process_pools_are_refused_in_workers() -> None:
     loader = make_loader(DataLoader, en.items(range(4)).parallel_map(str, method="process").batch(2), 1)
     with pytest.raises(ValueError, match='use method="thread"'):
