@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY
 from inspect import isgenerator
 from typing import Any, Literal, TypeVar, cast
 
-from torchdata.nodes import BaseNode
+from torchdata.nodes import BaseNode, Loader
 
 from energon_nodes.core.encoders import decode_value, encode_value
 from energon_nodes.core.errors import FatalSampleError, StateError
@@ -46,6 +46,7 @@ class Wrap(Node[X]):
     share: Literal["stride"] | None = None
     fixed_epoch: bool = False
     consumed: int = state(int)
+    ended: bool = state(bool)
     saved: Any = state(lambda: None)
     lease: _Lease = shared()
 
@@ -76,6 +77,8 @@ class Wrap(Node[X]):
         stream, streams = self.context.stream, self.context.streams
         strided = self.share == "stride" and streams > 1
         prefix = (self.epoch, stream) if self._is_factory() else (self.epoch,)
+        if self.ended:  # some objects begin anew when they are asked behind their end
+            return
         if self._iterator is None:
             self._iterator = self._open()
         iterator, exclusive = self._iterator, self._is_exclusive()
@@ -95,7 +98,7 @@ class Wrap(Node[X]):
                 streak = self.fail(error, (*prefix, number), None, streak)
                 continue
             if value is _END:
-                self.consumed = number
+                self.consumed, self.ended = number, True
                 self._check_end()
                 return
             if streak:
@@ -220,7 +223,7 @@ def wrap(
         [[0, 1], [2]]
 
     Args:
-        foreign: An iterable, a `torchdata.nodes.BaseNode`, or a factory `fn(stream, streams)` that
+        foreign: An iterable, a `torchdata.nodes.BaseNode` or `Loader`, or a factory `fn(stream, streams)` that
             makes either for one of several streams. Nodes of this library are returned as they are.
         share: How several streams share an iterable: "stride" lets each run it and keep every
             `streams`-th element. None is an error under several streams, except for a factory.
@@ -237,4 +240,6 @@ def wrap(
     """
     if isinstance(foreign, Node):
         return cast("Node[X]", foreign)
+    if isinstance(foreign, Loader):  # at the end of a pass it begins the next one unasked; its node does not
+        foreign = cast("Any", foreign).root
     return Wrap(foreign, share=share, fixed_epoch=fixed_epoch)
