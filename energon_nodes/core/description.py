@@ -1,4 +1,4 @@
-"""What a node is before it runs: configuration fields, sources, clones, pickles."""
+"""What a node is before it runs: configuration fields, sources, clones, pickles, pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_
 
 from torchdata.nodes import BaseNode
 
-from energon_nodes.core import fields
+from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
 from energon_nodes.core.share import check_policy
 from energon_nodes.core.verbs import add_class_verb, refuse_shadowing
@@ -84,6 +84,34 @@ class Description(BaseNode[T], Verbs[T]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.clone()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(graph.settings(cast('Node[Any]', self)))})"
+
+    def explain(self) -> str:
+        """Return the graph as a tree with its settings, sources below what they feed.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> print(en.items([1, 2]).limit(1).batch(2).explain())
+            Batch(size=2)
+            └─ Limit(n=1)
+               └─ Items(2 elements)
+        """
+        return graph.explain(cast("Node[Any]", self))
+
+    def diagram(self) -> str:
+        """Return the graph as Mermaid text.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> print(en.items([1, 2]).limit(1).diagram())
+            flowchart TD
+                n0["Items(2 elements)"]
+                n1["Limit(n=1)"]
+                n0 --> n1
+        """
+        return graph.diagram(cast("Node[Any]", self))
 
     def __post_init__(self) -> None:
         self._init_torchdata()

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, cast
 from energon_nodes.core import graph
 from energon_nodes.core.description import Description, registered_nodes
 from energon_nodes.core.encoders import decode_value, encode_value
-from energon_nodes.core.errors import FatalSampleError, RestoreError, SkipSample, StateError, annotate, shown_key
-from energon_nodes.core.restore import DROPPED, Buffer, ColumnBuffer, Key
-from energon_nodes.core.share import Context, ErrorPolicy
+from energon_nodes.core.errors import StateError
+from energon_nodes.core.policies import apply_policy, rebuild_or_drop
+from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
+from energon_nodes.core.share import Context
 from energon_nodes.core.values import values_of
 from energon_nodes.core.verbs import add_verb, reserve
 
@@ -241,27 +242,11 @@ class Node(Description[T], abstract=True):
 
         Returns:
             The new streak.
+
+        Raises:
+            FatalSampleError: If more fail in a row than the tolerance allows.
         """
-        if isinstance(error, SkipSample):
-            self.skipped += 1
-            return streak
-        policy: ErrorPolicy = getattr(self, "on_error", None) or self.context.on_error
-        annotate(error, repr(self), key, value, None if key is None else self._place_of(key))
-        if isinstance(error, StopIteration):  # inside a generator it would pass for the end of the data
-            raise FatalSampleError(
-                f"a function of {self!r} raised StopIteration; let it return or raise SkipSample"
-            ) from error
-        if policy == "raise" or isinstance(error, FatalSampleError):
-            raise error
-        self.failed += 1
-        if streak + 1 > self.context.tolerance:
-            raise FatalSampleError(
-                f"{streak + 1} elements in a row failed at {self!r}; the tolerance is {self.context.tolerance}. "
-                "The cause of the last one is above: code or data are broken"
-            ) from error
-        if callable(policy):
-            policy(error, key)
-        return streak + 1
+        return apply_policy(self, error, key, value, streak)
 
     def rebuilt(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
         """Rebuild elements of the buffer field `name`; what fails is treated as `on_restore_error` says.
@@ -272,33 +257,7 @@ class Node(Description[T], abstract=True):
         Raises:
             RestoreError: If an element cannot be rebuilt, and is not to be skipped.
         """
-        try:
-            return self.rebuild(name, keys)
-        except (FatalSampleError, NotImplementedError):
-            raise
-        except Exception as error:
-            if len(keys) > 1:  # which of them?
-                return [value for key in keys for value in self.rebuilt(name, [key])]
-            problem = RestoreError(
-                f"the element with restore key {shown_key(keys[0])}, in the buffer of {self!r}, could not be rebuilt "
-                f"after a resume: {type(error).__name__}: {error}. Functions before a buffer must give the same again "
-                'for the same input (or be marked pure=False); on_restore_error="skip" drops such elements',
-                node=repr(self),
-                key=keys[0],
-            )
-            policy = self.context.on_restore_error
-            if policy == "raise":
-                raise problem from error
-            if callable(policy):
-                problem.__cause__ = error
-                policy(problem, keys[0])
-            return [DROPPED]
-
-    def _place_of(self, key: Key) -> str | None:
-        try:
-            return self.locate(key)
-        except Exception:  # an error is on its way; what cannot be said about it must not hide it
-            return None
+        return rebuild_or_drop(self, name, keys)
 
     def live(self, name: str) -> Any:
         """Return the callable in the configuration field `name`; one that has a state is this stream's own copy."""
@@ -372,34 +331,6 @@ class Node(Description[T], abstract=True):
                 before = len(held)
                 held.rebuild(partial(self.rebuilt, field.name))
                 self.failed += before - len(held)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(graph.settings(self))})"
-
-    def explain(self) -> str:
-        """Return the graph as a tree with its settings, sources below what they feed.
-
-        Example:
-            >>> import energon_nodes as en
-            >>> print(en.items([1, 2]).limit(1).batch(2).explain())
-            Batch(size=2)
-            └─ Limit(n=1)
-               └─ Items(2 elements)
-        """
-        return graph.explain(self)
-
-    def diagram(self) -> str:
-        """Return the graph as Mermaid text.
-
-        Example:
-            >>> import energon_nodes as en
-            >>> print(en.items([1, 2]).limit(1).diagram())
-            flowchart TD
-                n0["Items(2 elements)"]
-                n1["Limit(n=1)"]
-                n0 --> n1
-        """
-        return graph.diagram(self)
 
 
 def _bound_first(restore_many: Any) -> Any:
