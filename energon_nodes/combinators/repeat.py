@@ -17,6 +17,7 @@ __all__ = ["Repeat"]
 
 X = TypeVar("X")
 _log = logging.getLogger("energon_nodes")
+_MOST_EMPTY = 100  # passes in a row without an element, after which an endless repetition ends
 
 
 class Repeat(Node[X], verb="repeat"):
@@ -24,7 +25,8 @@ class Repeat(Node[X], verb="repeat"):
 
     Every repetition is the source's next pass, so a shuffled source gives another order in each.
     With a fraction the last repetition is a part of a pass: `repeat(1.5)` over 9 elements gives 13
-    in total, under any number of streams.
+    in total, under any number of streams. Without end means as long as there are elements: a stream without
+    any ends, and so does one whose source gave none in a hundred passes in a row.
 
     Example:
         >>> import energon_nodes as en
@@ -46,6 +48,7 @@ class Repeat(Node[X], verb="repeat"):
     done: int = state(int)
     seen: int = state(int)
     taken: int = state(int)
+    empty: int = state(int)
 
     def check(self) -> None:
         if self.n is not None and not (_is_number(self.n) and 0 <= self.n < inf):
@@ -57,6 +60,8 @@ class Repeat(Node[X], verb="repeat"):
 
     def run(self) -> Iterator[tuple[X, Key]]:
         while self.n is None or self.done + 1 <= self.n:
+            if self.n is None and self.empty >= _MOST_EMPTY:
+                return
             pairs = self.source.pairs()
             for pair in islice(pairs, 0 if self.taken else 1):
                 self.taken = 1
@@ -67,9 +72,8 @@ class Repeat(Node[X], verb="repeat"):
                 for pair in pairs:
                     self.taken += 1
                     yield pair
-            if not self.taken:
-                if self.source.length(self.context.stream, self.context.streams) != 0:
-                    _log.warning("repeat ends: a pass over %r gave no element", self.source)
+            self.empty = 0 if self.taken else self.empty + 1
+            if self.n is None and self.empty and self._is_over():
                 return
             self.seen, self.taken = self.taken, 0
             self.done += 1
@@ -81,6 +85,15 @@ class Repeat(Node[X], verb="repeat"):
                 for pair in islice(self.source.pairs(), quota - self.taken):
                     self.taken += 1
                     yield pair
+
+    def _is_over(self) -> bool:
+        """Return whether it is in vain to wait for an element of the source."""
+        if self.source.length(self.context.stream, self.context.streams) == 0:
+            return True
+        if self.empty < _MOST_EMPTY:
+            return False
+        _log.warning("repeat ends: %d passes in a row over %r gave no element", self.empty, self.source)
+        return True
 
     def _quota(self, stream: int, streams: int) -> int:
         """Return this stream's part of the last, fractional repetition; the parts add up exactly."""

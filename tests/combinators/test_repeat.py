@@ -70,7 +70,16 @@ def test_a_source_that_gives_nothing_ends_and_says_so(caplog: pytest.LogCaptureF
         assert list(en.items([]).repeat()) == []
         assert not caplog.records
         assert list(en.items([1]).filter(lambda x: False).repeat()) == []
-    assert "a pass over Filter" in caplog.text
+    assert "100 passes in a row over Filter" in caplog.text
+
+
+def test_a_pass_that_is_empty_by_chance_does_not_end_the_repetition() -> None:
+    delivered: list[int] = []
+    for stream in range(2):  # in each pass the one element that the filter keeps is in one of the two
+        node = en.items(range(2), shuffle=True, seed=2).filter(lambda x: x % 3).repeat(6)
+        node.bind(en.Context(stream=stream, streams=2))
+        delivered += node
+    assert delivered == [1] * 6
 
 
 @pytest.mark.parametrize("n", [-1, -0.5, float("nan"), inf, True, "2"])
