@@ -107,18 +107,20 @@ def _check_faults(make: Make, leaf: int, bad: list[Any], times: int, depth: int,
     seen.run(most)
     seen.node.reset(None)
     seen.run(most)
-    for number in range(2):
+    for number in range(1 + whole):  # where a pass that is left begins its next one may depend on the errors met ahead
         place = f"{what}: pass {number + 1}, going on after each error"
         compare(check, place, seen.node, expected[number], seen.passes[number], ordered=ordered)
     skipping = _with_faults(make, leaf, bad, InjectedError, depth, "skip")()
-    for number, got in enumerate(run_passes(skipping, 2, most)):
+    for number, got in enumerate(run_passes(skipping, 2, most)[: 1 + whole]):
         place = f'{what}: pass {number + 1} under on_error="skip"'
         compare(check, place, skipping, expected[number], got, ordered=ordered)
     if whole:
         own = sum(node.failed for node in walk(reference))  # failures of the pipeline's own functions
         failed = sum(node.failed for node in walk(skipping)) - own
         place = f'{what}: failures counted under on_error="skip"'
-        require(failed == sum(seen.errors), check, place, skipping, expected=sum(seen.errors), got=failed)
+        # More may have been counted than the consumer has seen: a thread runs ahead of it.
+        counted = sum(seen.errors) <= failed <= 2 * times
+        require(counted, check, place, skipping, expected=sum(seen.errors), got=failed)
     for taken, errors, state in seen.states:
         again = _Run(check, what, resumed(broken, pickle.loads(state)), times)
         again.run(most - taken)

@@ -79,6 +79,9 @@ def _check_failing(make: Make, number: int, bad: str, most: int, ordered: bool) 
         got = run_pass(node, most)
     except FatalSampleError:
         return
+    whole = run_pass(fresh(make), most)
+    if len(got) == len(whole):
+        return  # the function was called ahead, for an element that the consumer does not get to
     raise failure(check, f"{what}: a StopIteration in a function passed for the end of the data", node, "an error", got)
 
 

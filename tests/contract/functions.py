@@ -44,6 +44,14 @@ def flat(value: Any) -> Iterator[int]:
             yield from flat(item)
 
 
+def total_of(values: list[Any]) -> tuple[int, int]:
+    return (len(values), total(values))
+
+
+def pair(value: Any) -> tuple[str, Any]:
+    return ("x", value)
+
+
 def odd(value: Any) -> bool:
     return sum(flat(value)) % 2 == 1
 
@@ -109,6 +117,19 @@ def fails_in_the_middle(value: Any) -> Iterator[Any]:
 def letters(stream: int, streams: int) -> Iterator[str]:
     """Make the part of one stream, as a factory for `wrap`."""
     return iter("abcdefghijklmnopqrstuvwxyz"[stream::streams])
+
+
+class Strided:
+    """Make the part of one stream, as a factory for `wrap` that can be printed and pickled."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, stream: int, streams: int) -> Iterator[int]:
+        return iter(range(stream, self.n, streams))
+
+    def __repr__(self) -> str:
+        return f"Strided({self.n})"
 
 
 class Counter:
