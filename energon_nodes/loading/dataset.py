@@ -35,6 +35,13 @@ class PipelineDataset(IterableDataset[X]):
     A DataLoader may make its workers anew for every pass, and then they know nothing of the passes before. So the
     dataset keeps for each worker how many passes were begun (in shared memory), and where the last complete one
     ended (in a file, since that is more than a number: an `epochize` goes on in its source).
+
+    Example:
+        >>> import energon_nodes as en
+        >>> from torch.utils.data import DataLoader
+        >>> loader = DataLoader(en.items("abc").repeat().epochize(2).dataset(), batch_size=None)
+        >>> list(loader), list(loader)
+        (['a', 'b'], ['c', 'a'])
     """
 
     def __init__(self, node: Node[X], context: Context, rank: int, world_size: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.loading.host import HOLE, Host
+from energon_nodes.loading.pinning import can_pin, pin
 from energon_nodes.loading.topology import Topology
 
 __all__ = ["Engine", "LocalEngine"]
@@ -50,7 +51,10 @@ class LocalEngine:
 
     lost_workers = False
 
-    def __init__(self, node: Node[Any], context: Context, topology: Topology, quota: int | None) -> None:
+    def __init__(
+        self, node: Node[Any], context: Context, topology: Topology, quota: int | None, *, pin_memory: bool = False
+    ) -> None:
+        self._pins = pin_memory and can_pin()
         self._topology = topology
         self._host = Host(node, context, quota)
         self._streams = [self._host.stream(number) for number in topology.hosted]
@@ -81,6 +85,9 @@ class LocalEngine:
 
     def outputs(self) -> Iterator[Any]:
         """Pull from the stream whose turn is due."""
+        return map(pin, self._turns()) if self._pins else self._turns()
+
+    def _turns(self) -> Iterator[Any]:
         if len(self._streams) == 1:
             yield from self._streams[0].outputs()
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from energon_nodes.core import graph
@@ -67,8 +68,7 @@ class Loader(Generic[X]):
         self._settings = settings
         self._fixed = fixed  # whether the number of streams was asked for
         self._check_workers(topology.num_workers)
-        self._adopt(topology)
-        self._session = Session(self._make_engine)
+        self._session = Session(self._adopt(topology))
         warn_of_uneven_ranks(self._node, topology, self._quota)
 
     # ---- iterating ---------------------------------------------------------------------------
@@ -111,8 +111,9 @@ class Loader(Generic[X]):
         topology = self._topology_of(check_shape(state_dict)["streams"])
         position = load_position(state_dict, self._run, topology.hosted, topology.world_size)
         if topology != self._topology:
-            self._adopt(topology)
+            make_engine = self._adopt(topology)
             self._session.close()
+            self._session.make_engine = make_engine
         self._session.go_to(position)
 
     def _topology_of(self, streams: int) -> Topology:
@@ -210,17 +211,15 @@ class Loader(Generic[X]):
                     f'start workers: {error}; use a named function at the top of a module, or mp_context="fork"'
                 ) from error
 
-    def _adopt(self, topology: Topology) -> None:
+    def _adopt(self, topology: Topology) -> Callable[[], Engine]:
+        """Take a topology; return what makes an engine for it."""
         context = replace(self._context, streams=topology.streams)
         self._node.clone().bind(context)  # nodes that cannot be split into streams say so now
         self._quota = quota_of(self._node, topology.streams, self._uneven)
         self._topology = topology
-
-    def _make_engine(self) -> Engine:
-        context = self._run_context()
-        if self._topology.num_workers:
-            return WorkerEngine(self._node, context, self._topology, self._quota, self._settings)
-        return LocalEngine(self._node, context, self._topology, self._quota)
+        if topology.num_workers:
+            return partial(WorkerEngine, self._node, context, topology, self._quota, self._settings)
+        return partial(LocalEngine, self._node, context, topology, self._quota, pin_memory=self._settings.pin_memory)
 
     def _run_context(self) -> Context:
         return replace(self._context, streams=self._topology.streams)

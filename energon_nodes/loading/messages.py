@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import pickle
 import traceback
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, cast
-
-from torch.utils.data._utils import pin_memory as torch_pinning  # with the function that DataLoader itself uses
+from typing import Any
 
 from energon_nodes.core.errors import WorkerError
 from energon_nodes.loading.host import HOLE
+from energon_nodes.loading.pinning import pin
 
 __all__ = ["Message", "pack_error", "unpack_error"]
 
@@ -68,7 +66,7 @@ class Message:
         if self.value is HOLE:
             return self
         try:
-            self.value = _pin(self.value, device)
+            self.value = pin(self.value)
         except Exception as error:
             kind = type(self.value).__qualname__
             self.value = HOLE
@@ -86,14 +84,6 @@ def _unpack(turn: int, packed: bytes, errors: list[bytes], state: bytes | None, 
         )
         return Message(turn, HOLE, [*errors, pack_error(problem)], state, unsaved)
     return Message(turn, value, errors, state, unsaved)
-
-
-def _pin(value: Any, device: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "pin_memory"):
-        for field in dataclasses.fields(value):
-            object.__setattr__(value, field.name, _pin(getattr(value, field.name), device))
-        return value
-    return cast("Any", torch_pinning).pin_memory(value, device)
 
 
 def pack_error(error: BaseException) -> bytes:

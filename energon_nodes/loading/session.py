@@ -15,11 +15,11 @@ class Session:
     """Run one iteration after the other on an engine, which is made when it is needed.
 
     Args:
-        make_engine: Makes the engine.
+        make_engine: Makes the engine. It must not hold the loader: a loader that is dropped ends its workers at once.
     """
 
     def __init__(self, make_engine: Callable[[], Engine]) -> None:
-        self._make_engine = make_engine
+        self.make_engine = make_engine
         self._engine: Engine | None = None
         self._position: Position | None = None  # where to go before anything is taken
         self._unsaved: Exception | None = None  # why a closed engine has left no position
@@ -118,5 +118,5 @@ class Session:
 
     def _running(self) -> Engine:
         if self._engine is None:
-            self._engine = self._make_engine()
+            self._engine = self.make_engine()
         return self._engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import signal
@@ -105,8 +106,19 @@ def test_pinning_without_an_accelerator_only_warns() -> None:
     if torch.accelerator.is_available():
         pytest.skip("this machine has an accelerator")
     pipeline = en.items(range(4)).batch(2, collate=pipelines.as_tensors)
-    with pipeline.loader(num_workers=1, pin_memory=True) as loader, pytest.warns(UserWarning, match="no accelerator"):
-        assert [batch["x"].tolist() for batch in loader] == [[0, 1], [2, 3]]
+    for workers in (0, 1):
+        loader = pipeline.loader(num_workers=workers, pin_memory=True)
+        with loader, pytest.warns(UserWarning, match="no accelerator"):
+            assert [batch["x"].tolist() for batch in loader] == [[0, 1], [2, 3]]
+
+
+def test_a_loader_that_is_dropped_ends_its_workers_at_once() -> None:
+    before = len(multiprocessing.active_children())
+    loader = mixed(400).loader(num_workers=2)
+    next(iter(loader))
+    assert len(multiprocessing.active_children()) == before + 2
+    del loader
+    assert len(multiprocessing.active_children()) == before
 
 
 def test_tensors_come_through_shared_memory_and_are_writable() -> None:
