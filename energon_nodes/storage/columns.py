@@ -134,7 +134,7 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     rows = np.flatnonzero(fits)
     if len(rows) < len(starts):
         heads = [head[rows] for head in heads]
-    found = _keys_of(heads, layout)
+    found = _keys_of(heads, layout) if heads else []
     keys = [key for key in found if key is not None]
     if len(keys) < len(found):
         rows = rows[[key is not None for key in found]]

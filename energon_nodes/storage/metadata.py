@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +11,7 @@ from braceexpand import braceexpand  # pyright: ignore[reportMissingTypeStubs, r
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import paths
+from energon_nodes.storage.split_text import parse_lists
 
 __all__ = ["META_FOLDER", "Info", "SplitPart", "expand", "info_file", "is_prepared", "read_info", "read_split"]
 
@@ -255,7 +255,7 @@ def _fields(place: str, known: set[str]) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise DatasetError(f"{place} is not UTF-8 text: {error}") from error
     try:
-        content: Any = json.loads(text) if place.endswith(".json") else _yaml(text)
+        content: Any = json.loads(text) if place.endswith(".json") else parse_lists(text)
     except ValueError as error:
         raise DatasetError(f"{place} cannot be parsed: {error}") from error
     if not isinstance(content, dict):
@@ -265,51 +265,6 @@ def _fields(place: str, known: set[str]) -> Mapping[str, Any]:
     if unknown:
         raise DatasetError(f"{place} has unknown keys {_listed(unknown)}; known are {_listed(known)}")
     return fields
-
-
-def _yaml(text: str) -> Any:
-    """Parse YAML with all scalars as text: `yes` and `010` are good names of parts and shards."""
-    simple = _block_lists(text)
-    if simple is not None:
-        return simple
-    import yaml  # pyright: ignore[reportMissingModuleSource]  # 15 ms, more than all else that opening a dataset takes
-
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        return yaml.load(text, loader)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
-
-
-_KEY = re.compile(r"( *)([A-Za-z_][\w.-]*):(?: +\[\])? *")
-_ITEM = re.compile(r"( *)- ([A-Za-z0-9_./][^\s#:'\"\[\]]*) *")
-
-
-def _block_lists(text: str) -> dict[str, Any] | None:
-    """Parse the plain form that `prepare` writes, lists of names one per line; None for anything else."""
-    content: dict[str, Any] = {}
-    parts: dict[str, list[str]] | None = None
-    target: list[str] | None = None
-    indent = 0
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        item, key = _ITEM.fullmatch(line), _KEY.fullmatch(line)
-        if item is not None and target is not None and len(item[1]) >= indent:
-            target.append(item[2])
-        elif key is not None and not key[1] and key[2] not in content:
-            indent, target = 0, []
-            if key[2] == "split_parts":
-                parts, target = {}, None
-            content[key[2]] = target if parts is None or target is not None else parts
-        elif key is not None and key[1] and parts is not None and key[2] not in parts:
-            if indent not in (0, len(key[1])) or next(reversed(content)) != "split_parts":
-                return None
-            indent, target = len(key[1]), []
-            parts[key[2]] = target
-        else:
-            return None
-    return content if parts else None
 
 
 def _listed(names: Any) -> str:

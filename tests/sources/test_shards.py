@@ -91,7 +91,11 @@ def test_the_restore_key_is_pass_and_global_index(folder: Path):
     source = shards(folder, subset=(20, "end"))
     assert [key for _, key in source.with_keys()] == [(0, 20), (0, 21), (0, 22)]
     assert source.restore((5, 3))["__key__"] == "000003"
-    assert [sample["__key__"] for sample in source.restore_many([(0, 22), (1, 0), (0, 22)])] == ["000022", "000000", "000022"]
+    assert [sample["__key__"] for sample in source.restore_many([(0, 22), (1, 0), (0, 22)])] == [
+        "000022",
+        "000000",
+        "000022",
+    ]
     with pytest.raises(IndexError):
         source.restore((0, COUNT))
 

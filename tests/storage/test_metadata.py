@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energon_nodes.core.errors import DatasetError
-from energon_nodes.storage import metadata
+from energon_nodes.storage import split_text
 from energon_nodes.storage.metadata import Info, is_prepared, read_info, read_split
 
 SHARDS = {f"parts/shard_{number:03d}.tar": 4 for number in range(5)}
@@ -153,7 +153,7 @@ block_texts = st.lists(
 @given(block_texts)
 def test_the_quick_parser_of_plain_lists_agrees_with_yaml_where_it_answers(lines: list[str]):
     text = "\n".join(lines)
-    quick = metadata._block_lists(text)
+    quick = split_text._block_lists(text)
     if quick is None:
         return
     try:
@@ -169,7 +169,7 @@ def test_the_quick_parser_of_plain_lists_agrees_with_yaml_where_it_answers(lines
 
 def test_what_prepare_writes_needs_no_yaml(tmp_path: Path):
     text = "split_parts:\n  train:\n  - parts/shard_{000..003}.tar\n  - parts/shard_009.tar\n  val: []\nexclude: []\n"
-    assert metadata._block_lists(text) == {
+    assert split_text._block_lists(text) == {
         "split_parts": {"train": ["parts/shard_{000..003}.tar", "parts/shard_009.tar"], "val": []},
         "exclude": [],
     }

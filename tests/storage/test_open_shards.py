@@ -154,7 +154,7 @@ def test_preparing_again_is_seen(folder: Path):
 def test_shards_are_scanned_once_in_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch):
     scanned: list[str] = []
     original = module.scan_shard
-    monkeypatch.setattr(module, "scan_shard", lambda file: scanned.append(file) or original(file))  # pyright: ignore
+    monkeypatch.setattr(module, "scan_shard", lambda file: scanned.append(file) or original(file))
     with ThreadPoolExecutor(4) as pool:
         opened = list(pool.map(open_shards, [folder] * 8))
     assert all(shards is opened[0] for shards in opened)

@@ -74,7 +74,7 @@ def test_close_remote_ranges_are_fetched_as_one(monkeypatch: pytest.MonkeyPatch)
     MemoryFileSystem().pipe("/close/data.bin", DATA)
     fetched: list[Any] = []
     original = paths.fetch
-    monkeypatch.setattr(paths, "fetch", lambda plan: fetched.extend(plan) or original(plan))  # pyright: ignore
+    monkeypatch.setattr(paths, "fetch", lambda plan: fetched.extend(plan) or original(plan))
     file = "memory://close/data.bin"
     paths.read_ranges([Ranges(file, [2000, 0, 200_000], [3000, 100, 200_100])])
     assert fetched == [(file, 0, 3000), (file, 200_000, 200_100)]

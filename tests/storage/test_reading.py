@@ -106,7 +106,7 @@ def test_samples_come_in_the_order_they_are_asked_for(tmp_path: Path):
     for number in range(4):
         write_tar(tmp_path / f"{number}.tar", samples_of(50 * number, 50 * (number + 1)))
     shards = open_shards(tmp_path)
-    indices = random.Random(0).sample(range(200), 150) + [7, 7]
+    indices = [*random.Random(0).sample(range(200), 150), 7, 7]
     assert [sample["__key__"] for sample in shards.read(indices)] == [f"{index:06d}" for index in indices]
     runs = [*range(180, 200), *range(40, 60), *range(5)]
     assert [sample["__key__"] for sample in shards.read(np.array(runs))] == [f"{index:06d}" for index in runs]
