@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from energon_nodes.storage.fds import FILES
 from energon_nodes.storage.listing import list_files
-from energon_nodes.storage.remote import ask, fetch, filesystem
+from energon_nodes.storage.remote import ask, fetch
 from energon_nodes.storage.urls import is_url, join, local, parent, relative
 
 __all__ = [
@@ -60,6 +60,7 @@ def size(path: str) -> int:
     """Return the size of a file in bytes.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/size.bin", b"12345")
         >>> size("memory://size.bin")
         5
@@ -80,6 +81,7 @@ def identity(path: str) -> tuple[int, int]:
     """Return what changes when a file is written anew: its size and its time of change.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/who.bin", b"12345")
         >>> identity("memory://who.bin") == identity("memory://who.bin")
         True
@@ -142,6 +144,7 @@ def read_bytes(path: str) -> bytes:
     """Read a whole file.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/whole.bin", b"12345")
         >>> read_bytes("memory://whole.bin")
         b'12345'
@@ -165,6 +168,7 @@ def read_text(path: str) -> str:
     """Read a whole file as UTF-8 text.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/text.txt", "Grüße".encode())
         >>> read_text("memory://text.txt")
         'Grüße'
@@ -186,6 +190,7 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     """Read bytes `start` to `stop - 1` of a file; fewer come back where the file ends before.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/range.bin", b"0123456789")
         >>> read_range("memory://range.bin", 2, 5), read_range("memory://range.bin", 8, 20)
         (b'234', b'89')
@@ -221,6 +226,7 @@ def read_ranges(wanted: Sequence[Ranges]) -> list[bytes]:
     """Read many ranges of many files; remote ones together, those that are close as one.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/many.bin", b"0123456789")
         >>> read_ranges([Ranges("memory://many.bin", [6, 0], [8, 2])])
         [b'67', b'01']
@@ -262,6 +268,7 @@ def read_once(path: str, starts: Sequence[int], stops: Sequence[int]) -> list[by
     """Read ranges of a file that is not kept open, such as one of thousands of index files.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/once.bin", b"0123456789")
         >>> read_once("memory://once.bin", [2, 8], [4, 12])
         [b'23', b'89']
@@ -293,6 +300,7 @@ def gather(wanted: Sequence[Ranges]) -> bytes:
     the caller expects it.
 
     Example:
+        >>> from energon_nodes.storage.remote import filesystem
         >>> filesystem("memory://")[0].pipe("/gather.bin", b"0123456789")
         >>> gather([Ranges("memory://gather.bin", [0, 8], [2, 12])])
         b'0189\x00\x00'
