@@ -43,6 +43,7 @@ class Prefetch(Node[X], verb="prefetch"):
     source: Node[X]
     n: int = tuning(default=2)
     ahead: Buffer = buffer()
+    begun: bool = state(bool)
     problem: str = state(str)  # an error that the thread has met and the consumer has not: behind the elements ahead
 
     def check(self) -> None:
@@ -52,6 +53,7 @@ class Prefetch(Node[X], verb="prefetch"):
         self._filler: _Filler | None = None
 
     def run(self) -> Iterator[tuple[X, Key]]:
+        self.begun = True
         if self.problem:
             while self.ahead:
                 yield self.ahead.pop(0)
@@ -59,15 +61,27 @@ class Prefetch(Node[X], verb="prefetch"):
             raise SampleError(text)
         if self._filler is not None:  # its thread has ended with an error
             self._filler.finalizer.detach()
-        filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
-        # A dropped pipeline and the end of the program end the thread. It knows nothing of the node, so the node can be
-        # dropped; an element that takes long is not waited for, since this may run anywhere and at any time.
-        filler.finalizer = weakref.finalize(self, filler.stop, 1.0)
+        filler = self._start_filler()
         while True:
             pair = filler.take()
             if pair is None:
                 return
             yield pair
+
+    def _start_filler(self) -> _Filler:
+        filler = self._filler = _Filler(self.source.pairs(), self.ahead, self.n)
+        # A dropped pipeline and the end of the program end the thread. It knows nothing of the node, so the node can be
+        # dropped; an element that takes long is not waited for, since this may run anywhere and at any time.
+        filler.finalizer = weakref.finalize(self, filler.stop, 1.0)
+        return filler
+
+    def rewind(self) -> None:
+        """Start the next pass; one that is left in the middle is left `n` elements ahead, however quick the thread was."""
+        if self.begun and not self.problem:
+            filler: _Filler | None = getattr(self, "_filler", None)
+            if filler is None or not filler.is_stale():
+                (filler or self._start_filler()).wait_until_full()
+        super().rewind()
 
     def snapshot(self) -> tuple[Any, ...]:
         filler: _Filler | None = getattr(self, "_filler", None)
@@ -136,6 +150,12 @@ class _Filler:
         if problem is not None:
             raise problem
         return None
+
+    def wait_until_full(self) -> None:
+        """Wait until the thread has done what it can do before the consumer takes the next element."""
+        with self._changed:
+            while len(self._ahead) < self._room and not (self._ended or self._problem or self._stopping):
+                self._changed.wait()
 
     def problem(self) -> str:
         """Return the error that waits to be raised, as text for the state; empty if there is none."""
