@@ -76,7 +76,7 @@ class Prefetch(Node[X], verb="prefetch"):
         return filler
 
     def rewind(self) -> None:
-        """Start the next pass; one that is left in the middle is left `n` elements ahead, however quick the thread was."""
+        """Start the next pass; one that is left is left `n` elements ahead, however quick the thread was."""
         if self.begun and not self.problem:
             filler: _Filler | None = getattr(self, "_filler", None)
             if filler is None or not filler.is_stale():
