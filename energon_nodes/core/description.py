@@ -11,7 +11,7 @@ from torchdata.nodes import BaseNode
 from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
 from energon_nodes.core.share import check_policy
-from energon_nodes.core.verbs import add_class_verb, refuse_shadowing
+from energon_nodes.core.verbs import add_class_verb, keep_fields, refuse_shadowing
 
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
@@ -65,6 +65,7 @@ class Description(BaseNode[T], Verbs[T]):
         cls.verb = verb
         if verb is not None:
             add_class_verb(cls, verb)
+        keep_fields(cls)
         _registry[cls.__name__] = cast("type[Node[Any]]", cls)
 
     def check(self) -> None:

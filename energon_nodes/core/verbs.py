@@ -11,7 +11,16 @@ from energon_nodes.core._verbs import Verbs
 if TYPE_CHECKING:
     from energon_nodes.core.description import Description
 
-__all__ = ["RESERVED", "add_class_verb", "add_verb", "class_verbs", "function_verbs", "refuse_shadowing", "reserve"]
+__all__ = [
+    "RESERVED",
+    "add_class_verb",
+    "add_verb",
+    "class_verbs",
+    "function_verbs",
+    "keep_fields",
+    "refuse_shadowing",
+    "reserve",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +31,7 @@ _classes: dict[str, type[Any]] = {}
 _functions: dict[str, Callable[..., Any]] = {}
 _owners: dict[str, str] = {}  # the class or function of each verb
 _reserved: dict[str, str] = dict.fromkeys(RESERVED, "Node")
+_fields: dict[str, str] = {}  # a field would hide the verb on the nodes that have it
 
 
 def class_verbs() -> dict[str, type[Any]]:
@@ -106,6 +116,11 @@ def refuse_shadowing(cls: type[Any]) -> None:
                 )
 
 
+def keep_fields(cls: type[Any]) -> None:
+    """Keep the names of a node's fields from becoming verbs."""
+    _fields.update(dict.fromkeys(inspect.get_annotations(cls), f"a field of {cls.__name__}"))
+
+
 def reserve(cls: type[Any]) -> None:
     """Keep the names of the base class of all nodes from becoming verbs: its own method would hide the verb."""
     _reserved.update(dict.fromkeys(dir(cls), cls.__name__))
@@ -120,7 +135,7 @@ def _attach(verb: str, method: Callable[..., Any], owner: str) -> None:
 
 def _refuse_taken(verb: str, owner: str) -> None:
     """Refuse a name that nodes have already; defining the same verb again (a module reloaded) is no clash."""
-    by = _owners.get(verb) or _reserved.get(verb)
+    by = _owners.get(verb) or _reserved.get(verb) or _fields.get(verb)
     if by is not None and by != owner:
         raise TypeError(f"the verb {verb!r} of {owner} exists already, from {by}; choose another name")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from energon_nodes.core.fields import state, tuning
 from energon_nodes.core.node import Node
@@ -15,7 +15,15 @@ from energon_nodes.core.share import ErrorPolicy, Order, turns_of
 __all__ = ["Items", "items"]
 
 X = TypeVar("X")
+Y = TypeVar("Y", covariant=True)
 _BLOCK = 1024  # positions whose indices are computed at once
+
+
+class Indexed(Protocol[Y]):
+    """What `items` needs of a sequence: a length, and access by an index from 0."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Y: ...
 
 
 class Items(Node[X]):
@@ -26,7 +34,7 @@ class Items(Node[X]):
         Items(3 elements)
     """
 
-    sequence: Sequence[X] = tuning()
+    sequence: Indexed[X] = tuning()
     _: KW_ONLY
     shuffled: bool = False  # `shuffle` is a verb
     seed: int | None = None
@@ -86,7 +94,7 @@ class Items(Node[X]):
 
 
 def items(
-    sequence: Sequence[X],
+    sequence: Indexed[X],
     *,
     shuffle: bool = False,
     seed: int | None = None,

@@ -87,7 +87,7 @@ def test_a_refused_class_is_not_registered() -> None:
     assert list(en.items([1, 2, 3]).batch(2)) == [[1, 2], [3]]
 
 
-@pytest.mark.parametrize("verb", ["batch", "unbatch", "reset", "state_dict", "explain", "epoch"])
+@pytest.mark.parametrize("verb", ["batch", "unbatch", "reset", "state_dict", "explain", "epoch", "weights"])
 def test_a_verb_that_exists_already_is_refused(verb: str) -> None:
     with pytest.raises(TypeError, match=f"the verb '{verb}' of .*Wrong exists already"):
 

@@ -15,7 +15,7 @@ from energon_nodes.core.annotations import Names, SourceFile
 from energon_nodes.core.restore import Key
 
 
-class Foreign(en.Node[int], verb="foreign"):
+class Foreign(en.Node[int], verb="of_others"):
     """A verb of another package."""
 
     source: en.Node[int]
@@ -45,9 +45,9 @@ def test_the_stub_on_disk_is_what_the_classes_say() -> None:
 
 
 def test_verbs_from_outside_of_the_package_stand_on_nodes_and_not_in_the_stub() -> None:
-    assert list(en.items([1, 2]).foreign().foreign_too()) == [1, 2]  # type: ignore[attr-defined]
-    assert {"foreign", "foreign_too"} <= set(verbs.class_verbs() | verbs.function_verbs())
-    assert not {"foreign", "foreign_too"} & set(methods(verb_stub.stub_text()))
+    assert list(en.items([1, 2]).of_others().foreign_too()) == [1, 2]  # type: ignore[attr-defined]
+    assert {"of_others", "foreign_too"} <= set(verbs.class_verbs() | verbs.function_verbs())
+    assert not {"of_others", "foreign_too"} & set(methods(verb_stub.stub_text()))
 
 
 def test_the_stub_has_every_verb_of_the_package_with_a_docstring() -> None:

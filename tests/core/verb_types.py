@@ -14,6 +14,16 @@ import energon_nodes as en
 from energon_nodes import Key, Loader, Node, PipelineDataset
 
 
+class Squares:
+    """A map-style dataset."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        return index * index
+
+
 def length_of(value: list[int]) -> int:
     return len(value)
 
@@ -43,6 +53,7 @@ samples = en.items([{"__key__": "a", "txt": b"a"}])
 
 assert_type(numbers, Node[int])
 assert_type(en.wrap(iter([1.5])), Node[float])
+assert_type(en.items(Squares()), Node[int])
 assert_type(next(numbers), int)
 assert_type(list(numbers), list[int])
 assert_type(numbers.restore((0, 1)), int)
