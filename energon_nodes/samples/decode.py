@@ -25,7 +25,7 @@ REMEMBERED_NAMES = 1024
 """Part names whose decoders are remembered; data sets with a name for every sample must not fill the memory."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Decoder:
     """Turn the encoded parts of samples into values.
 
@@ -137,6 +137,11 @@ class Decoder:
         except Exception as error:
             _explain(error, name, data, sample)
         return decoded
+
+    def __repr__(self) -> str:
+        """Show the settings that differ from their defaults."""
+        shown = [(entry, getattr(self, entry.name)) for entry in fields(self) if entry.init]
+        return f"Decoder({', '.join(f'{entry.name}={value!r}' for entry, value in shown if value != entry.default)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.init}

@@ -28,7 +28,17 @@ Parts = Collection[str] | Callable[[str], bool]
 
 
 class Shards(Node[dict[str, Any]]):
-    """Deliver the samples of tar shards; see `shards`, which makes it."""
+    """Deliver the samples of tar shards; see `shards`, which makes it.
+
+    Example:
+        >>> import energon_nodes as en, tarfile, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with tarfile.open(f"{folder}/0.tar", "w") as tar:
+        ...         tar.addfile(tarfile.TarInfo("a.txt"))
+        ...     source = en.shards(folder)
+        >>> isinstance(source, Shards), source.count
+        (True, 1)
+    """
 
     path: str | tuple[str, ...] = tuning()
     _: KW_ONLY

@@ -101,9 +101,15 @@ def read_columns(buffer: bytes, starts: NDArray[np.int64], stops: NDArray[np.int
     """Read all samples of a group that fit a layout.
 
     Example:
-        >>> none = np.array([], np.int64)
-        >>> read_columns(b"", none, none, Layout((), 0)).keys
-        []
+        >>> import io, tarfile
+        >>> from energon_nodes.storage.layout import layout_of
+        >>> file = io.BytesIO()
+        >>> with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        ...     for name in ("a.txt", "b.txt"):
+        ...         tar.addfile(tarfile.TarInfo(name))
+        >>> layout = layout_of(file.getvalue(), 0, 512)
+        >>> read_columns(file.getvalue(), np.array([0, 512]), np.array([512, 1024]), layout).keys
+        ['a', 'b']
 
     Args:
         buffer: The bytes of the group; a whole number of blocks.

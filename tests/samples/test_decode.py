@@ -201,7 +201,7 @@ def test_settings_that_cannot_work_are_refused_at_construction():
         ("jpg", image("JPEG", (64, 64))[:-4], OSError),
         ("jpg", b"not an image", OSError),
         ("npy", b"not an array", ValueError),
-        ("txt.gz", gzip.compress(b"cut short")[:-4], ValueError),
+        ("txt.gz", gzip.compress(b"cut short", mtime=0)[:-4], ValueError),
     ],
 )
 def test_an_error_names_part_sample_shard_and_remedy_and_is_chained_to_its_cause(name, data, cause):
@@ -250,7 +250,7 @@ def test_a_decoder_can_be_pickled_before_and_after_use():
 
 def test_a_decoder_shows_its_settings_and_refuses_changes():
     decode = Decoder(image="torch", resize=(2, 3))
-    assert repr(decode).startswith("Decoder(image='torch', resize=(2, 3), filter='bicubic', scaled=False")
+    assert repr(decode) == "Decoder(image='torch', resize=(2, 3))"  # those that differ from their defaults
     with pytest.raises(AttributeError):
         decode.image = "pil"
 
