@@ -130,24 +130,24 @@ def test_finalizers_do_not_gather_over_passes() -> None:
     assert len(found) <= 2
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+BEGIN = "import threading, energon_nodes as en\nnode = en.items(range(10**6))"
+PROGRAMS = [  # the rest of each, and its exit status
+    (".prefetch(2)\nprint(next(node))", 0),
+    (".parallel_map(str, workers=2).prefetch(2)\nprint(next(node))", 0),
+    (
+        ".map(lambda x: x if x < 2 else threading.Event().wait()).prefetch(2)\nprint(next(node))",
+        0,
+    ),  # it hangs in a pull
+    (".prefetch(2)\nfor x in node:\n    print(x)\n    raise SystemExit(3)", 3),
+]
 
 
 def test_the_end_of_the_program_ends_the_thread_quietly() -> None:
-    begin = "import threading, energon_nodes as en\nnode = en.items(range(10**6))"
-    for rest in (
-        ".prefetch(2)\nprint(next(node))",
-        ".parallel_map(str, workers=2).prefetch(2)\nprint(next(node))",
-        ".map(lambda x: x if x < 2 else threading.Event().wait()).prefetch(2)\nprint(next(node))",  # it hangs in a pull
-    ):
-        done = run(begin + rest)
-        assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "0", "")
-
-
-def test_a_consumer_that_stops_with_an_error_leaves_no_trace_of_the_thread() -> None:
-    done = run("import energon_nodes as en\nfor x in en.items(range(10**6)).prefetch(2): raise SystemExit(3)")
-    assert (done.returncode, done.stderr) == (3, "")
+    settings: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen([sys.executable, "-c", BEGIN + rest], **settings) for rest, _ in PROGRAMS]
+    for process, (rest, status) in zip(running, PROGRAMS, strict=True):
+        output, errors = process.communicate(timeout=2 * LONG)
+        assert (process.returncode, output.strip(), errors) == (status, "0", ""), rest
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded, use of fork:DeprecationWarning")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from energon_nodes.core import encoders
 from energon_nodes.core.encoders import PLAIN_TYPES, decode_value, encode_value, register_encoder
 from energon_nodes.core.errors import StateError
 
@@ -226,17 +226,15 @@ def test_a_name_cannot_be_registered_for_a_second_type() -> None:
         register_encoder(Point, "array", vars, lambda fields: Point(**fields))
 
 
-def test_an_encoder_of_the_user_is_not_replaced() -> None:
-    program = (
-        "import torch\n"
-        "from energon_nodes.core.encoders import encode_value, register_encoder\n"
-        "register_encoder(torch.Tensor, 'mine', lambda x: x.tolist(), torch.tensor)\n"
-        "try: encode_value(torch.Size)\n"
-        "except TypeError: pass\n"
-        "print(encode_value(torch.tensor([1])))"
-    )
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert output.stdout.strip() == "{'__encoded__': 'mine', 'value': [1]}"
+def test_an_encoder_of_the_user_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {kind: found for kind, found in encoders._encoders.items() if kind is not torch.Tensor}
+    monkeypatch.setattr(encoders, "_encoders", others)
+    monkeypatch.setattr(encoders, "_decoders", dict(encoders._decoders))
+    register_encoder(torch.Tensor, "mine", lambda x: x.tolist(), torch.tensor)
+    with pytest.raises(TypeError):
+        encode_value(torch.Generator())  # of the same library, and without an encoder
+    assert encode_value(torch.tensor([1])) == {"__encoded__": "mine", "value": [1]}
+    assert decode_value({"__encoded__": "mine", "value": [1]}).tolist() == [1]
 
 
 class Unknown:

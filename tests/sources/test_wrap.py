@@ -85,7 +85,9 @@ def test_none_is_an_element_like_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "foreign", [range(4), Once(4), IterableWrapper(range(4)), Loader(IterableWrapper(range(4)))], ids=repr
+    "foreign",
+    [range(4), Once(4), IterableWrapper(range(4)), Loader(IterableWrapper(range(4)))],
+    ids=lambda foreign: type(foreign).__name__,
 )
 def test_the_next_pass_begins_anew(foreign: Any) -> None:
     node = en.wrap(foreign)
