@@ -175,11 +175,6 @@ class Loader(Generic[X]):
         """
         return plan_of(self._node, self._topology, self._quota)
 
-    @property
-    def topology(self) -> Topology:
-        """Which streams run on which rank and worker."""
-        return self._topology
-
     def close(self) -> None:
         """End the worker processes and threads; the next `for` starts them again where this one stood."""
         self._session.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,6 +15,13 @@ import energon_nodes as en
 from tests.loading.pipelines import endless, mixed, round_trip
 
 KINDS = [DataLoader, StatefulDataLoader]
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage() -> Iterator[None]:
+    """Collect torch's iterators here: a forked worker that finds them among its garbage waits for their workers."""
+    yield
+    gc.collect()
 
 
 def make_loader(kind: Any, pipeline: en.Node[Any], workers: int, **settings: Any) -> Any:
