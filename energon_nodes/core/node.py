@@ -125,9 +125,10 @@ class Node(Description[T], abstract=True):
         self._ended = False
         return self.pairs()
 
-    def end(self) -> None:
-        """Note that the consumer has seen the end: iterating again is the next pass."""
-        self._ended = True
+    def end(self, run: Any) -> bool:
+        """Return whether an exhausted iterator was the running one; then iterating again is the next pass."""
+        self._ended = run is self._running
+        return self._ended
 
     def __next__(self) -> T:
         run = self._running
@@ -136,7 +137,7 @@ class Node(Description[T], abstract=True):
         try:
             return next(run)[0]
         except StopIteration:
-            self.end()
+            self.end(run)
             raise
 
     def next(self) -> T:

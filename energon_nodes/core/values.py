@@ -1,10 +1,9 @@
-"""Iterate over the values of a root node without Python code for each element."""
+"""Iterate over the values of a root node with little work for each element, and go on after errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,14 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["values_of"]
 
-_value = itemgetter(0)
-
 
 def values_of(node: Node[Any]) -> Iterator[Any]:
-    """Return an iterator over the values of a node that is as quick as its generator.
+    """Return an iterator over the values of a node that goes on after errors and resets.
 
-    `chain`, `map` and `itemgetter` hand the elements on in C. What they cannot do is done between two
-    generators: when one is exhausted, be it at the end, by an error, or by a reset, `_Runs` is asked for the next.
+    A generator ends for good when an exception passes through it. So there is a row of them, and `chain`
+    goes from one to the next in C: as long as the node has not ended, there is a next one.
 
     Example:
         >>> import energon_nodes as en
@@ -34,27 +31,16 @@ class _Runs(Iterator[Iterator[Any]]):
 
     def __init__(self, node: Node[Any]) -> None:
         self._node = node
-        self._probing = False
-        self._alive = True
+        self._ended = False
 
     def __next__(self) -> Iterator[Any]:
-        if self._probing and self._alive:
-            self._probing = False
-            return map(_value, self._node.running())
-        if not self._alive:
-            self._node.end()
+        if self._ended:
             raise StopIteration
-        # Whether the last generator ended or died shows when it is entered again: at the end it gives nothing.
-        self._probing, self._alive = True, False
-        return self._first()
+        return self._values()
 
-    def _first(self) -> Iterator[Any]:
-        try:
-            for value, _ in islice(self._node.running(), 1):
-                self._alive = True
-                yield value
-        except GeneratorExit:
-            raise
-        except BaseException:
-            self._alive = True  # only the element failed
-            raise
+    def _values(self) -> Iterator[Any]:
+        run = self._node.running()
+        for value, _ in run:
+            yield value
+        # An error does not get here; a reset does, and then another generator is the running one.
+        self._ended = self._node.end(run)
