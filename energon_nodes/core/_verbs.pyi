@@ -66,6 +66,7 @@ class Verbs(Generic[T]):
         world_size: int | None = None,
         on_error: ErrorPolicy = "raise",
         tolerance: int = 100,
+        on_restore_error: ErrorPolicy = "raise",
     ) -> PipelineDataset[X]:
         """Make a dataset for torchdata's `StatefulDataLoader` or torch's `DataLoader`."""
 
@@ -135,6 +136,7 @@ class Verbs(Generic[T]):
         timeout: float = 0,
         on_error: ErrorPolicy = "raise",
         tolerance: int = 100,
+        on_restore_error: ErrorPolicy = "raise",
     ) -> Loader[X]:
         """Make a loader that iterates over the pipeline, with or without worker processes."""
 

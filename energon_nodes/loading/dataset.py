@@ -165,6 +165,7 @@ def dataset(
     world_size: int | None = None,
     on_error: ErrorPolicy = "raise",
     tolerance: int = 100,
+    on_restore_error: ErrorPolicy = "raise",
 ) -> PipelineDataset[X]:
     """Make a dataset for torchdata's `StatefulDataLoader` or torch's `DataLoader`.
 
@@ -188,9 +189,11 @@ def dataset(
         world_size: The number of such ranks; given with `rank`.
         on_error: The policy for nodes that have none of their own: "raise", "skip" or `callable(error, key)`.
         tolerance: How many elements in a row may be skipped for errors at one node.
+        on_restore_error: What happens after a resume to a buffered element that cannot be rebuilt: "raise", "skip" (it
+            is dropped and counted) or `callable(error, key)`.
 
     Returns:
         An `IterableDataset` whose iterators have `state_dict` and `load_state_dict`.
     """
-    context = Context(seed=seed, on_error=on_error, tolerance=tolerance)
+    context = Context(seed=seed, on_error=on_error, tolerance=tolerance, on_restore_error=on_restore_error)
     return PipelineDataset(source, context, *find_rank(rank, world_size))

@@ -198,13 +198,15 @@ class Loader(Generic[X]):
         method = method or multiprocessing.get_all_start_methods()[0]  # the first is the default
         if method != "fork":
             check_picklable(self._node, method)
-            try:
-                pickle.dumps(self._context.on_error)
-            except Exception as error:
-                raise ValueError(
-                    f"on_error={self._context.on_error!r} cannot be pickled, which mp_context={method!r} needs to "
-                    f'start workers: {error}; use a named function at the top of a module, or mp_context="fork"'
-                ) from error
+            for name in ("on_error", "on_restore_error"):
+                policy = getattr(self._context, name)
+                try:
+                    pickle.dumps(policy)
+                except Exception as error:
+                    raise ValueError(
+                        f"{name}={policy!r} cannot be pickled, which mp_context={method!r} needs to start workers: "
+                        f'{error}; use a named function at the top of a module, or mp_context="fork"'
+                    ) from error
 
     def _adopt(self, topology: Topology) -> Callable[[], Engine]:
         """Take a topology; return what makes an engine for it."""
@@ -253,6 +255,7 @@ def loader(
     timeout: float = 0,
     on_error: ErrorPolicy = "raise",
     tolerance: int = 100,
+    on_restore_error: ErrorPolicy = "raise",
 ) -> Loader[X]:
     """Make a loader that iterates over the pipeline, with or without worker processes.
 
@@ -297,6 +300,8 @@ def loader(
         timeout: Seconds to wait for an output of a worker; 0 is without limit.
         on_error: The policy for nodes that have none of their own: "raise", "skip" or `callable(error, key)`.
         tolerance: How many elements in a row may be skipped for errors at one node.
+        on_restore_error: What happens after a resume to a buffered element that cannot be rebuilt: "raise", "skip" (it
+            is dropped and counted) or `callable(error, key)`.
 
     Returns:
         A `Loader` with `state_dict` and `load_state_dict`.
@@ -316,6 +321,6 @@ def loader(
     place, size = find_rank(rank, world_size)
     default = size * max(1, num_workers)
     topology = Topology(default if streams is None else streams, place, size, num_workers)
-    context = Context(seed=seed, on_error=on_error, tolerance=tolerance)
+    context = Context(seed=seed, on_error=on_error, tolerance=tolerance, on_restore_error=on_restore_error)
     settings = WorkerSettings(prefetch_factor, pin_memory, persistent_workers, mp_context, timeout)
     return Loader(source, context, topology, uneven, settings, fixed=streams is not None)

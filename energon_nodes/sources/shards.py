@@ -48,11 +48,11 @@ class Shards(Node[dict[str, Any]]):
     sequence_length: int = 100
     parallel_sequences: int = 1
     subset: tuple[Bound, Bound] | None = None
-    parts: Parts | None = tuning(None)
-    split_config: str | None = tuning(None)
-    cache: str | None = tuning(None)
+    parts: Parts | None = tuning(default=None)
+    split_config: str | None = tuning(default=None)
+    cache: str | None = tuning(default=None)
     fixed_epoch: bool = False
-    on_error: ErrorPolicy | None = tuning(None)
+    on_error: ErrorPolicy | None = tuning(default=None)
     taken: int = state(int)
     shard_set: ShardSet = shared()
     first: int = shared()

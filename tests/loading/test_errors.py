@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,3 +210,23 @@ def test_prefetching_and_parallel_stages_raise_in_order_inside_workers() -> None
     expected = outcome(pipeline.loader(streams=2))
     with pipeline.loader(streams=2, num_workers=2) as loader:
         assert outcome(loader) == expected
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_what_cannot_be_rebuilt_after_a_resume_is_dropped_on_request(tmp_path: Path, num_workers: int) -> None:
+    gone = tmp_path / "gone"
+
+    def read(number: int) -> int:
+        if gone.exists() and number == 3:
+            raise FileNotFoundError("3 is gone")
+        return number
+
+    pipeline = en.items(range(20)).map(read).shuffle(8)
+    saved = pipeline.loader()
+    before = next(iter(saved))
+    gone.touch()
+    resumed = pipeline.loader(num_workers=num_workers, on_restore_error="skip")
+    resumed.load_state_dict(saved.state_dict())
+    assert sorted([before, *resumed]) == [number for number in range(20) if number != 3]
+    assert resumed.counts() == {"Shuffle(size=8)": {"skipped": 0, "failed": 1}}
+    resumed.close()
