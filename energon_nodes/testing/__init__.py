@@ -18,7 +18,14 @@ from energon_nodes.testing.keys import check_keys, check_restore
 from energon_nodes.testing.loaders import check_loader, check_stateful_dataloader, check_torchdata_loader
 from energon_nodes.testing.processes import check_processes
 from energon_nodes.testing.report import ContractError, same
-from energon_nodes.testing.resuming import check_end, check_reset, check_resume, check_rollback, check_two_resumes
+from energon_nodes.testing.resuming import (
+    check_end,
+    check_iteration,
+    check_reset,
+    check_resume,
+    check_rollback,
+    check_two_resumes,
+)
 from energon_nodes.testing.runs import on_stream
 from energon_nodes.testing.states import check_state
 from energon_nodes.testing.streams import check_counts, check_once, check_streams, interleave
@@ -32,6 +39,7 @@ __all__ = [
     "check_end",
     "check_errors",
     "check_functions",
+    "check_iteration",
     "check_keys",
     "check_loader",
     "check_once",

@@ -10,7 +10,14 @@ from energon_nodes.testing.functions import check_functions
 from energon_nodes.testing.keys import check_keys, check_restore
 from energon_nodes.testing.loaders import check_loader, check_stateful_dataloader, check_torchdata_loader
 from energon_nodes.testing.processes import check_processes
-from energon_nodes.testing.resuming import check_end, check_reset, check_resume, check_rollback, check_two_resumes
+from energon_nodes.testing.resuming import (
+    check_end,
+    check_iteration,
+    check_reset,
+    check_resume,
+    check_rollback,
+    check_two_resumes,
+)
 from energon_nodes.testing.runs import Make
 from energon_nodes.testing.states import check_state
 from energon_nodes.testing.streams import check_once, check_streams
@@ -80,6 +87,7 @@ def check_contract(
         "two_resumes": lambda: check_two_resumes(make, most=most, ordered=ordered),
         "rollback": lambda: check_rollback(make, most=most, ordered=ordered),
         "end": lambda: check_end(make, most=most, ordered=ordered),
+        "iteration": lambda: check_iteration(make, most=most, ordered=ordered),
         "reset": lambda: check_reset(make, most=most, ordered=ordered),
         "copies": lambda: check_copies(make, most=most, ordered=ordered),
         "pickle": lambda: check_pickle(make, most=most, ordered=ordered),

@@ -9,8 +9,8 @@ from typing import Any
 from energon_nodes.core.errors import SampleError, SkipSample
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
-from energon_nodes.testing.report import compare, require
-from energon_nodes.testing.runs import Make, fresh, graft, resumed, run_passes, spread, walk
+from energon_nodes.testing.report import compare, require, same
+from energon_nodes.testing.runs import Make, fresh, graft, resumed, run_pass, run_passes, spread, walk
 
 __all__ = ["check_errors"]
 
@@ -55,6 +55,7 @@ def check_errors(make: Make, *, most: int = 48, faults: int = 16, ordered: bool 
         >>> check_errors(lambda: en.items(range(9)).shuffle(4).batch(2))
     """
     leaves = sum(1 for node in walk(fresh(make)) if not node.sources_of())
+    undamaged = run_pass(fresh(make), most)
     for leaf in range(leaves):
         pulled = _keys_pulled(make, leaf, most)
         keys = list(dict.fromkeys(pulled))
@@ -63,7 +64,7 @@ def check_errors(make: Make, *, most: int = 48, faults: int = 16, ordered: bool 
         for number, bad in enumerate(sets):
             if bad:
                 times = len(bad) if len(keys) == len(pulled) else most * len(bad)
-                _check_faults(make, leaf, bad, times, 3 * (number % 2), most, ordered)
+                _check_faults(make, leaf, bad, times, 3 * (number % 2), most, ordered, undamaged)
 
 
 def _keys_pulled(make: Make, leaf: int, most: int) -> list[Any]:
@@ -96,7 +97,9 @@ def _with_faults(
     return build
 
 
-def _check_faults(make: Make, leaf: int, bad: list[Any], times: int, depth: int, most: int, ordered: bool) -> None:
+def _check_faults(
+    make: Make, leaf: int, bad: list[Any], times: int, depth: int, most: int, ordered: bool, undamaged: list[Any]
+) -> None:
     check = "check_errors"
     what = f"an error at element{'s' * (len(bad) > 1)} {', '.join(map(str, bad[:6]))} of source {leaf}"
     reference = _with_faults(make, leaf, bad, SkipSample, depth)()
@@ -110,6 +113,9 @@ def _check_faults(make: Make, leaf: int, bad: list[Any], times: int, depth: int,
     for number in range(1 + whole):  # where a pass that is left begins its next one may depend on the errors met ahead
         place = f"{what}: pass {number + 1}, going on after each error"
         compare(check, place, seen.node, expected[number], seen.passes[number], ordered=ordered)
+    lost = len(expected[0]) != len(undamaged) or not all(map(same, expected[0], undamaged))
+    place = f"{what}: elements are missing, and no error came"
+    require(not lost or seen.errors[0] > 0, check, place, seen.node, expected=undamaged, got=expected[0])
     skipping = _with_faults(make, leaf, bad, InjectedError, depth, "skip")()
     for number, got in enumerate(run_passes(skipping, 2, most)[: 1 + whole]):
         place = f'{what}: pass {number + 1} under on_error="skip"'

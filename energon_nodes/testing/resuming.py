@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from energon_nodes.core.node import Node
 from energon_nodes.testing.report import compare
-from energon_nodes.testing.runs import Cut, Make, Trace, dump, fresh, load, resumed, run_pass, run_passes, trace
+from energon_nodes.testing.runs import Cut, Make, Trace, dump, fresh, load, resumed, run_pass, run_passes, spread, trace
 
-__all__ = ["check_end", "check_reset", "check_resume", "check_rollback", "check_two_resumes"]
+__all__ = ["check_end", "check_iteration", "check_reset", "check_resume", "check_rollback", "check_two_resumes"]
 
 
 def check_resume(make: Make, *, most: int = 64, cuts: int = 40, ordered: bool = True) -> None:
@@ -141,15 +142,61 @@ def check_end(make: Make, *, most: int = 64, ordered: bool = True) -> None:
     run_pass(node, most)
     for again in range(3):
         compare(check, f"call {again + 2} of next() at the end of the pass", node, [], run_pass(node, 1))
-    compare(check, "the pass that a second `for` runs", node, seen.passes[1], list(node), ordered=ordered)
+    compare(check, "the pass that a second `for` runs", node, seen.passes[1], list(islice(node, most)), ordered=ordered)
     node = resumed(make, ends[0].state)
-    got = list(node)
+    got = list(islice(node, most))
     compare(check, "the pass that a `for` runs after a resume at the end", node, seen.passes[1], got, ordered=ordered)
     last = next(cut for cut in seen.cuts if cut.taken == len(seen.passes[0]) and not cut.ended)
     node = resumed(make, last.state)
     compare(check, "a resume after the last element, before the end was seen", node, [], run_pass(node, 1))
-    got = list(node)
+    got = list(islice(node, most))
     compare(check, "the `for` after that resume", node, seen.passes[1], got, ordered=ordered)
+
+
+def check_iteration(make: Make, *, most: int = 64, cuts: int = 8, ordered: bool = True) -> None:
+    """Check that a `for` gives what `next` gives, and that states are taken and loaded inside of it.
+
+    Args:
+        make: Builds the pipeline.
+        most: The most elements of a pass that are looked at.
+        cuts: The most points that are tried.
+        ordered: Whether the order is promised; the points are left out where it is not.
+
+    Raises:
+        ContractError: If the contract is broken.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> check_iteration(lambda: en.items(range(9)).shuffle(3).batch(2))
+    """
+    check = "check_iteration"
+    expected = run_passes(fresh(make), 2, most)
+    node = fresh(make)
+    compare(check, "a `for` over the pipeline", node, expected[0], list(islice(node, most)), ordered=ordered)
+    node.reset(None)
+    compare(check, "a second `for`", node, expected[1], list(islice(node, most)), ordered=ordered)
+    if not ordered:
+        return
+    for taken in spread(len(expected[0]) + 1, cuts):
+        node = fresh(make)
+        iterator = iter(node)
+        got = list(islice(iterator, taken))
+        state = dump(node.state_dict())
+        rest = expected[0][taken:]
+        again = resumed(make, load(state))
+        what = f"a resume of a state that was taken in a `for` at element {taken}"
+        compare(check, what, node, rest, run_pass(again, most - taken))
+        if len(rest) < 3:  # the `for` ends here
+            continue
+        got += list(islice(iterator, 2))
+        node.reset(load(state))
+        what = f"the `for` in which the pipeline was set back to element {taken}"
+        compare(check, what, node, rest, list(islice(iterator, most - taken)))
+        node.reset(load(state))
+        iterator = iter(node)
+        mixed = [next(node), next(iterator), *islice(node, most - taken - 2)]
+        compare(check, f"next(pipeline), next(iterator) and another `for`, from element {taken} on", node, rest, mixed)
+        compare(check, "the elements before", node, expected[0][: taken + 2], got)
 
 
 def check_reset(make: Make, *, most: int = 64, cuts: int = 12, ordered: bool = True) -> None:

@@ -18,6 +18,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "two_resumes": lambda case: testing.check_two_resumes(case.make, most=MOST, cuts=8, ordered=case.ordered),
     "rollback": lambda case: testing.check_rollback(case.make, most=MOST, cuts=16, ordered=case.ordered),
     "end": lambda case: testing.check_end(case.make, most=MOST, ordered=case.ordered),
+    "iteration": lambda case: testing.check_iteration(case.make, most=MOST, ordered=case.ordered),
     "reset": lambda case: testing.check_reset(case.make, most=MOST, ordered=case.ordered),
     "copies": lambda case: testing.check_copies(case.make, most=MOST, ordered=case.ordered),
     "pickle": lambda case: testing.check_pickle(case.make, most=MOST, ordered=case.ordered),

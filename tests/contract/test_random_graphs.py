@@ -73,6 +73,7 @@ def test_two_resumes_at_random_cuts_change_nothing(recipe: Recipe, streams: int,
 def test_every_cut_resumes(recipe: Recipe) -> None:
     testing.check_resume(lambda: build(recipe), most=MOST, cuts=12)
     testing.check_end(lambda: build(recipe), most=MOST)
+    testing.check_iteration(lambda: build(recipe), most=MOST, cuts=5)
     testing.check_reset(lambda: build(recipe), most=MOST, cuts=4)
 
 
