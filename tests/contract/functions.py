@@ -83,6 +83,15 @@ def scatter(value: Any, rng: np.random.Generator) -> Iterator[Any]:
         yield (value, int(rng.integers(1_000_000)))
 
 
+def raw(value: Any, rng: np.random.Generator) -> Any:
+    """Draw in a way that numpy promises to keep between releases."""
+    return (value, int(rng.bit_generator.random_raw()))
+
+
+def raw_number(value: Any, rng: np.random.Generator) -> list[Any]:
+    return [value] * int(rng.bit_generator.random_raw() % 3)
+
+
 def draw_globally(value: Any) -> Any:
     return (value, random.randrange(10**6), int(np.random.randint(10**6)), int(torch.randint(10**6, ()).item()))
 
