@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY
 from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 from energon_nodes.core.errors import ShardError
-from energon_nodes.core.fields import shared, state, tuning
+from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import fold
 from energon_nodes.core.restore import Key
@@ -54,6 +55,8 @@ class Shards(Node[dict[str, Any]]):
     fixed_epoch: bool = False
     on_error: ErrorPolicy | None = tuning(default=None)
     taken: int = state(int)
+    pending: Any = scratch(lambda: None)  # the indices of a group that are not taken yet
+    group_end: int = scratch(int)  # what `taken` will be when they are
     shard_set: ShardSet = shared()
     first: int = shared()
     count: int = shared()
@@ -70,6 +73,8 @@ class Shards(Node[dict[str, Any]]):
         self.count = stop - self.first
 
     def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
+        self._count()
+        self.pending = None
         epoch, order, wants, streak = self.epoch, self._order(), _wants(self.parts), 0
         batches = read_batches(
             self.shard_set,
@@ -81,12 +86,13 @@ class Shards(Node[dict[str, Any]]):
             scattered=self.shuffled and self.sequence_length < 50 * self.parallel_sequences,
         )
         for indices, (samples, clean) in batches:
-            if clean:
+            if clean:  # no Python code runs for its samples: how many are taken, the iterator over the indices knows
                 streak = 0
-                pairs: Any = zip(samples, zip(repeat(epoch), indices, strict=False), strict=False)
-                for pair in pairs:
-                    self.taken += 1
-                    yield pair
+                self.pending, self.group_end = iter(indices), self.taken + len(indices)
+                pairs: Any = zip(samples, zip(repeat(epoch), self.pending, strict=False), strict=False)
+                yield from pairs
+                self._count()
+                self.pending = None
                 continue
             for sample, index in zip(samples, indices, strict=True):
                 self.taken += 1
@@ -95,6 +101,14 @@ class Shards(Node[dict[str, Any]]):
                     yield sample, (epoch, index)
                 elif sample is not None:
                     streak = self.fail(sample, (epoch, index), None, streak)
+
+    def _count(self) -> None:
+        if self.pending is not None:
+            self.taken = self.group_end - length_hint(self.pending)
+
+    def snapshot(self) -> tuple[Any, ...]:
+        self._count()
+        return super().snapshot()
 
     def _order(self) -> ReadingOrder:
         key = None
