@@ -13,7 +13,9 @@ Pipelines are chains of small stateful nodes on `torchdata.nodes`:
 
 from __future__ import annotations
 
-from energon_nodes.combinators import decode as _decode  # noqa: F401 # pyright: ignore[reportUnusedImport] - it registers its verb
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.blend import Blend, blend
 from energon_nodes.combinators.concat import Concat, concat
@@ -49,33 +51,36 @@ from energon_nodes.core.fields import buffer, scratch, shared, state, tuning
 from energon_nodes.core.node import Node, add_verb, registered_nodes
 from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context
-from energon_nodes.loading.dataset import PipelineDataset
-from energon_nodes.loading.distributed import gather_state, scatter_state
-from energon_nodes.loading.loader import Loader
-from energon_nodes.loading.state import merge_states
-from energon_nodes.recipes.datasets import dataset
-from energon_nodes.samples.collate import Collate, collate
-from energon_nodes.samples.decode import Decoder
-from energon_nodes.samples.field_map import FieldMap
-from energon_nodes.samples.padding import Pad
-from energon_nodes.samples.sample import CrudeSample, Sample
-from energon_nodes.samples.type_names import import_type
-from energon_nodes.samples.types import (
-    CaptioningSample,
-    ImageClassificationSample,
-    ImageSample,
-    InterleavedSample,
-    MultiChoiceVQASample,
-    OCRSample,
-    SimilarityInterleavedSample,
-    TextSample,
-    VidQASample,
-    VQAOCRSample,
-    VQASample,
-)
+from energon_nodes.core.verbs import add_lazy_verb
 from energon_nodes.sources.items import Items, items
-from energon_nodes.sources.shards import Shards, shards
 from energon_nodes.sources.wrap import Wrap, wrap
+
+if TYPE_CHECKING:
+    from energon_nodes.loading.dataset import PipelineDataset
+    from energon_nodes.loading.distributed import gather_state, scatter_state
+    from energon_nodes.loading.loader import Loader
+    from energon_nodes.loading.state import merge_states
+    from energon_nodes.recipes.datasets import dataset
+    from energon_nodes.samples.collate import Collate, collate
+    from energon_nodes.samples.decode import Decoder
+    from energon_nodes.samples.field_map import FieldMap
+    from energon_nodes.samples.padding import Pad
+    from energon_nodes.samples.sample import CrudeSample, Sample
+    from energon_nodes.samples.type_names import import_type
+    from energon_nodes.samples.types import (
+        CaptioningSample,
+        ImageClassificationSample,
+        ImageSample,
+        InterleavedSample,
+        MultiChoiceVQASample,
+        OCRSample,
+        SimilarityInterleavedSample,
+        TextSample,
+        VidQASample,
+        VQAOCRSample,
+        VQASample,
+    )
+    from energon_nodes.sources.shards import Shards, shards
 
 __all__ = [
     "Batch",
@@ -153,3 +158,49 @@ __all__ = [
     "wrap",
     "zip",
 ]
+
+# Imported when it is asked for: with decoding, storage and loading the import would take more than twice as long.
+_LATER = {
+    "PipelineDataset": "energon_nodes.loading.dataset",
+    "gather_state": "energon_nodes.loading.distributed",
+    "scatter_state": "energon_nodes.loading.distributed",
+    "Loader": "energon_nodes.loading.loader",
+    "merge_states": "energon_nodes.loading.state",
+    "dataset": "energon_nodes.recipes.datasets",
+    "Collate": "energon_nodes.samples.collate",
+    "collate": "energon_nodes.samples.collate",
+    "Decoder": "energon_nodes.samples.decode",
+    "FieldMap": "energon_nodes.samples.field_map",
+    "Pad": "energon_nodes.samples.padding",
+    "CrudeSample": "energon_nodes.samples.sample",
+    "Sample": "energon_nodes.samples.sample",
+    "import_type": "energon_nodes.samples.type_names",
+    "CaptioningSample": "energon_nodes.samples.types",
+    "ImageClassificationSample": "energon_nodes.samples.types",
+    "ImageSample": "energon_nodes.samples.types",
+    "InterleavedSample": "energon_nodes.samples.types",
+    "MultiChoiceVQASample": "energon_nodes.samples.types",
+    "OCRSample": "energon_nodes.samples.types",
+    "SimilarityInterleavedSample": "energon_nodes.samples.types",
+    "TextSample": "energon_nodes.samples.types",
+    "VidQASample": "energon_nodes.samples.types",
+    "VQAOCRSample": "energon_nodes.samples.types",
+    "VQASample": "energon_nodes.samples.types",
+    "Shards": "energon_nodes.sources.shards",
+    "shards": "energon_nodes.sources.shards",
+}
+
+add_lazy_verb("decode", "energon_nodes.combinators.decode")
+add_lazy_verb("dataset", "energon_nodes.loading.dataset")
+add_lazy_verb("loader", "energon_nodes.loading.loader")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

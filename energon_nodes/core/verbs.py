@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from energon_nodes.core._verbs import Verbs
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RESERVED",
     "add_class_verb",
+    "add_lazy_verb",
     "add_verb",
     "class_verbs",
     "function_verbs",
@@ -29,6 +31,7 @@ RESERVED = frozenset({"epoch", "skipped", "failed", "fixed", "identity", "contex
 
 _classes: dict[str, type[Any]] = {}
 _functions: dict[str, Callable[..., Any]] = {}
+_lazy: dict[str, str] = {}
 _owners: dict[str, str] = {}  # the class or function of each verb
 _reserved: dict[str, str] = dict.fromkeys(RESERVED, "Node")
 _fields: dict[str, str] = {}  # a field would hide the verb on the nodes that have it
@@ -40,7 +43,9 @@ def class_verbs() -> dict[str, type[Any]]:
 
 
 def function_verbs() -> dict[str, Callable[..., Any]]:
-    """Return the functions that became verbs, by name."""
+    """Return the functions that became verbs, by name; those that were not used yet are imported."""
+    for module in _lazy.values():
+        import_module(module)
     return dict(_functions)
 
 
@@ -98,6 +103,25 @@ def add_verb(function: F) -> F:
     _attach(function.__name__, function, owner)
     _functions[function.__name__] = function
     return function
+
+
+def add_lazy_verb(verb: str, module: str) -> None:
+    """Make a function a method of all nodes, and import it at its first use.
+
+    Args:
+        verb: The name of the function; its module makes a verb of it by `add_verb`.
+        module: The module that defines it.
+    """
+    owner = f"{module}.{verb}"
+    _refuse_taken(verb, owner)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        import_module(module)
+        return _functions[verb](self, *args, **kwargs)
+
+    method.__name__ = verb
+    _attach(verb, method, owner)
+    _lazy[verb] = module
 
 
 def refuse_shadowing(cls: type[Any]) -> None:
