@@ -22,6 +22,7 @@ _REMOTE_BYTES = 32 * 1024 * 1024
 # scattered, since then each shard costs more than a sample.
 _SAMPLES = 512
 _SCATTERED_SAMPLES = 2048
+_FIRST_SAMPLES = 64  # the first group is small: whoever waits for the first sample need not wait for hundreds
 _INDICES = 8192  # how many are computed at once
 _THREADS = 8
 
@@ -116,7 +117,7 @@ class _Indices:
     ) -> None:
         self._indices = indices
         self._first = first
-        self._count = count
+        self._count, self._later = min(count, _FIRST_SAMPLES), count
         self._next, self._stop = start, stop
         self._size = count  # the first block is small: a resume should not wait for indices it may not need
         self._block = np.zeros(0, np.int64)
@@ -132,6 +133,7 @@ class _Indices:
         return self._block[: self._count]
 
     def skip(self, count: int) -> None:
+        self._count = self._later
         self._block = self._block[count:]
 
 

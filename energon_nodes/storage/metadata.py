@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,6 +17,8 @@ from energon_nodes.storage.split_text import parse_lists
 __all__ = ["META_FOLDER", "Info", "SplitPart", "expand", "info_file", "is_prepared", "read_info", "read_split"]
 
 META_FOLDER = ".nv-meta"
+
+_ONE_RANGE = re.compile(r"([^{}\\,]*)\{([0-9]+)\.\.([0-9]+)\}([^{}\\,]*)")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ def expand(pattern: str) -> list[str]:
     """
     if "{" not in pattern:
         return [pattern]
+    one = _ONE_RANGE.fullmatch(pattern)
+    if one is not None and len(one[2]) == len(one[3]) and one[2] <= one[3]:  # thousands of shards, 10 µs each otherwise
+        return [f"{one[1]}{number:0{len(one[2])}}{one[4]}" for number in range(int(one[2]), int(one[3]) + 1)]
     return [str(text) for text in cast("Any", braceexpand)(pattern)]
 
 

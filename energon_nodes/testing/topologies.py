@@ -46,15 +46,14 @@ def check_topologies(
         for workers in num_workers
         if streams % (ranks * max(1, workers)) == 0
     ]
-    ends = [not cut_off(elements, streams, most) for elements in expected]
     for split in splits:
         loaders = split.loaders()
         for number, elements in enumerate(expected):
-            split.compare(check, f"pass {number + 1}", loaders, elements, ends[number], fresh_run=True)
+            split.compare(check, f"pass {number + 1}", loaders, elements, most, fresh_run=True)
         states: list[tuple[int | None, bytes]] = [
             (turn, split.saved_at(expected[0], turn)) for turn in _points(expected[0], split.ranks, streams, cuts)
         ]
-        if ends[0]:
+        if not cut_off(expected[0], streams, most):
             states.append((None, split.saved_at(expected[0], None)))
         for turn, state in states:
             for other in splits:
@@ -64,7 +63,7 @@ def check_topologies(
                     )
                 elif turn % other.ranks == 0:
                     rest = [(at, value) for at, value in expected[0] if at >= turn]
-                    other.compare(check, f"saved by {split} at turn {turn}", other.loaders(state), rest, ends[0])
+                    other.compare(check, f"saved by {split} at turn {turn}", other.loaders(state), rest, most)
 
 
 class _Split:
@@ -94,7 +93,7 @@ class _Split:
         what: str,
         loaders: list[Loader[Any]],
         elements: list[tuple[int, Any]],
-        ends: bool,
+        most: int,
         fresh_run: bool = False,
     ) -> None:
         """Compare the rest of the running pass of all ranks with the turns that are theirs.
@@ -102,7 +101,9 @@ class _Split:
         After a resume a rank that has no turn left is not asked: it would give its next pass.
         """
         for rank, loader in enumerate(loaders):
-            mine = [value for turn, value in elements if turn % self.ranks == rank]
+            turns = [(turn, value) for turn, value in elements if turn % self.ranks == rank]
+            mine = [value for _, value in turns]
+            ends = not cut_off(turns, self.streams, most)
             if mine or fresh_run:
                 got = list(loader if ends else islice(loader, len(mine)))
                 where = f"{what}: rank {rank} of {self}, {self.streams} streams"
