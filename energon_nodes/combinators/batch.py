@@ -100,6 +100,9 @@ class Batch(Node[Y], verb="batch"):
                 except Exception as error:
                     streak = self.fail(error, keys, None, streak)
                     continue
+                except BaseException:
+                    held.extend(zip(values, keys, strict=True))
+                    raise
                 streak = 0
             yield values, keys  # type: ignore[misc]
 

@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY
 from typing import Any, TypeVar
 
 from energon_nodes.combinators.calls import check_function
-from energon_nodes.core.fields import tuning
+from energon_nodes.combinators.interrupts import with_interrupted
+from energon_nodes.core.fields import buffer, tuning
 from energon_nodes.core.node import Node
-from energon_nodes.core.restore import Key
+from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
 
 __all__ = ["Filter"]
@@ -40,6 +41,7 @@ class Filter(Node[X], verb="filter"):
     predicate: Callable[[X], Any]
     _: KW_ONLY
     on_error: ErrorPolicy | None = tuning(default=None)
+    interrupted: Buffer = buffer()
 
     def check(self) -> None:
         check_function("filter", "predicate", self.predicate)
@@ -47,12 +49,15 @@ class Filter(Node[X], verb="filter"):
     def run(self) -> Iterator[tuple[X, Key]]:
         predicate = self.live("predicate")
         streak = 0
-        for pair in self.source.pairs():
+        for pair in with_interrupted(self.interrupted, self.source.pairs()):
             try:
                 wanted = predicate(pair[0])
             except Exception as error:
                 streak = self.fail(error, pair[1], pair[0], streak)
                 continue
+            except BaseException:
+                self.interrupted.append(pair)
+                raise
             if streak:
                 streak = 0
             if wanted:

@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
-from energon_nodes.core.fields import tuning
+from energon_nodes.combinators.interrupts import with_interrupted
+from energon_nodes.core.fields import buffer, tuning
 from energon_nodes.core.node import Node
-from energon_nodes.core.restore import Key
+from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Map(Node[Y], verb="map"):
     seed: int | None = None
     pure: bool | None = tuning(default=None)
     on_error: ErrorPolicy | None = tuning(default=None)
+    interrupted: Buffer = buffer()
 
     if TYPE_CHECKING:
 
@@ -96,12 +98,15 @@ class Map(Node[Y], verb="map"):
     def run(self) -> Iterator[tuple[Y, Key]]:
         fn, call, plain = self.live("fn"), self._call, self.rng is False
         streak = 0
-        for value, key in self.source.pairs():
+        for value, key in with_interrupted(self.interrupted, self.source.pairs()):
             try:
                 result = fn(value) if plain else call(value, key)
             except Exception as error:
                 streak = self.fail(error, key, value, streak)
                 continue
+            except BaseException:
+                self.interrupted.append((value, key))
+                raise
             if streak:
                 streak = 0
             yield result, key

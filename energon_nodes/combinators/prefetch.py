@@ -80,7 +80,9 @@ class Prefetch(Node[X], verb="prefetch"):
         if self.begun and not self.problem:
             filler: _Filler | None = getattr(self, "_filler", None)
             if filler is None or not filler.is_stale():
-                (filler or self._start_filler()).wait_until_full()
+                if filler is None or filler.has_raised():
+                    filler = self._start_filler()
+                filler.wait_until_full()
         super().rewind()
 
     def snapshot(self) -> tuple[Any, ...]:
@@ -122,7 +124,7 @@ class _Filler:
     def __init__(self, pairs: Iterator[Any], ahead: Buffer, room: int) -> None:
         self._pairs, self._ahead, self._room = pairs, ahead, room
         self._changed = threading.Condition()
-        self._stopping = self._ended = False
+        self._stopping = self._ended = self._raised = False
         self._problem: BaseException | None = None
         self._born = _forks
         self.pulling = threading.Lock()  # held while the source runs: outside of it, buffer and source agree
@@ -148,8 +150,13 @@ class _Filler:
                 return pair
         problem, self._problem = self._problem, None
         if problem is not None:
+            self._raised = True
             raise problem
         return None
+
+    def has_raised(self) -> bool:
+        """Return whether the thread has ended with an error that the consumer has seen."""
+        return self._raised
 
     def wait_until_full(self) -> None:
         """Wait until the thread has done what it can do before the consumer takes the next element."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from energon_nodes.combinators.calls import check_function
+from energon_nodes.combinators.interrupts import with_interrupted
+from energon_nodes.core.fields import buffer
 from energon_nodes.core.node import Node
-from energon_nodes.core.restore import Key
+from energon_nodes.core.restore import Buffer, Key
 
 __all__ = ["Tap"]
 
@@ -35,6 +37,7 @@ class Tap(Node[X], verb="tap"):
 
     source: Node[X]
     fn: Callable[[X], Any]
+    interrupted: Buffer = buffer()
 
     def check(self) -> None:
         check_function("tap", "fn", self.fn)
@@ -42,12 +45,15 @@ class Tap(Node[X], verb="tap"):
     def run(self) -> Iterator[tuple[X, Key]]:
         fn = self.live("fn")
         streak = 0
-        for pair in self.source.pairs():
+        for pair in with_interrupted(self.interrupted, self.source.pairs()):
             try:
                 fn(pair[0])
             except Exception as error:
                 streak = self.fail(error, pair[1], pair[0], streak)
                 continue
+            except BaseException:
+                self.interrupted.append(pair)
+                raise
             if streak:
                 streak = 0
             yield pair

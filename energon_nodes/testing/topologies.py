@@ -59,7 +59,7 @@ def check_topologies(
             for other in splits:
                 if turn is None:  # a loader that resumes at the end of a pass gives the next one
                     other.compare(
-                        check, f"saved by {split} at the end of pass 1", other.loaders(state), expected[1], ends[1]
+                        check, f"saved by {split} at the end of pass 1", other.loaders(state), expected[1], most
                     )
                 elif turn % other.ranks == 0:
                     rest = [(at, value) for at, value in expected[0] if at >= turn]
