@@ -21,7 +21,8 @@ X = TypeVar("X")
 class Epochize(Node[X], verb="epochize"):
     """Cut the source into epochs of `n` elements; each goes on where the last one stopped.
 
-    The count is global: under several streams each takes its round-robin part. Usually the source
+    The count is global: under several streams each takes its round-robin part, and a stream that has fewer elements
+    gives what it has. Usually the source
     has no end (`.repeat().epochize(n)`). Where it ends in the middle of an epoch, that epoch is
     short, and the next one begins the source's next pass.
 
@@ -69,4 +70,6 @@ class Epochize(Node[X], verb="epochize"):
 
     def length(self, stream: int, streams: int) -> float | None:
         below = self.source.length(stream, streams)
+        if below == 0:
+            return 0
         return turns_of(self.n, stream, streams) if below is not None and isinf(below) else None

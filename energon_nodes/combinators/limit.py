@@ -20,7 +20,8 @@ X = TypeVar("X")
 class Limit(Node[X], verb="limit"):
     """Deliver at most `n` elements in each pass.
 
-    The count is global: under several streams each takes its round-robin part of the `n`. The
+    The count is global: under several streams each takes its round-robin part of the `n`, and a stream that has fewer
+    elements (behind a filter, say) gives what it has. The
     next pass is the source's next pass: `limit(100).repeat()` over a shuffled source takes a new
     hundred in each.
 

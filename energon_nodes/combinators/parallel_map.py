@@ -158,15 +158,16 @@ class ParallelMap(Node[Y], verb="parallel_map"):
             error = future.exception()
             if isinstance(error, BrokenExecutor):
                 raise self._dead_worker(executor) from error
+            if error is not None and not isinstance(error, Exception):
+                del futures[number:]  # an exit judges no element: this one is submitted again at the next call
+                raise error
             value, key = flying.pop(number)
             del futures[number]
             if error is None:
                 streak = 0
                 yield future.result(), key
-            elif isinstance(error, Exception):
-                streak = self.fail(error, key, value, streak)
             else:
-                raise error
+                streak = self.fail(error, key, value, streak)
 
     def _submit(self, executor: Executor, pairs: list[tuple[Any, Key]]) -> None:
         try:

@@ -6,11 +6,12 @@ import dataclasses
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
+import numpy as np
 from torchdata.nodes import BaseNode
 
 from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
-from energon_nodes.core.share import check_policy
+from energon_nodes.core.share import check_policy, plain_seed
 from energon_nodes.core.verbs import add_class_verb, keep_fields, refuse_shadowing
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Description(BaseNode[T], Verbs[T]):
             value = getattr(self, field.name)
             if field.name in ("source", "sources"):
                 _check_sources(type(self).__name__, value if field.name == "sources" else (value,))
-            setattr(self, field.name, _cloned(value))
+            setattr(self, field.name, _plain(type(self).__name__, field.name, _cloned(value)))
         check_policy(type(self).__name__, getattr(self, "on_error", None))
         self._start_fresh()
         self._find_sources()
@@ -168,6 +169,13 @@ def _cloned(value: Any) -> Any:
         return value.clone()
     items = _items(value)
     return tuple([_cloned(item) for item in items]) if any(map(_is_node, items)) else value
+
+
+def _plain(node: str, name: str, value: Any) -> Any:
+    """Return integers of numpy as plain ones: settings go into checkpoints, and seeds into draws."""
+    if name == "seed" and value is not None:
+        return plain_seed(value, node)
+    return int(cast("Any", value)) if isinstance(value, np.integer) else value
 
 
 def _check_sources(name: str, sources: Any) -> None:

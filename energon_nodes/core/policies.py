@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from energon_nodes.core.errors import FatalSampleError, RestoreError, SkipSample, annotate, shown_key
+from energon_nodes.core.errors import FatalSampleError, RestoreError, ShardError, SkipSample, annotate, shown_key
 from energon_nodes.core.restore import DROPPED, Key
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from energon_nodes.core.share import ErrorPolicy
 
 __all__ = ["apply_policy", "rebuild_or_drop"]
+
+_log = logging.getLogger("energon_nodes")
 
 
 def apply_policy(node: Node[Any], error: Exception, key: Key | None, value: Any, streak: int) -> int:
@@ -24,9 +27,10 @@ def apply_policy(node: Node[Any], error: Exception, key: Key | None, value: Any,
     policy: ErrorPolicy = getattr(node, "on_error", None) or context.on_error
     annotate(error, repr(node), key, value, None if key is None else _place_of(node, key))
     if isinstance(error, StopIteration):  # inside a generator it would pass for the end of the data
-        raise FatalSampleError(
-            f"a function of {node!r} raised StopIteration; let it return or raise SkipSample"
-        ) from error
+        fatal = FatalSampleError(f"a function of {node!r} raised StopIteration; let it return or raise SkipSample")
+        for note in getattr(error, "__notes__", []):
+            fatal.add_note(note)
+        raise fatal from error
     if policy == "raise" or isinstance(error, FatalSampleError):
         raise error
     node.failed += 1
@@ -37,6 +41,8 @@ def apply_policy(node: Node[Any], error: Exception, key: Key | None, value: Any,
         ) from error
     if callable(policy):
         policy(error, key)
+    elif isinstance(error, ShardError):  # more than this element may be gone: what follows in a cut shard, say
+        _log.warning("%r goes on behind damaged data: %s", node, error)
     return streak + 1
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import index
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
 from energon_nodes.core.randomness import fold
 
-__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "turns_of"]
+__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "plain_seed", "turns_of"]
 
 ErrorPolicy = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 """What happens to an element that fails: raise, skip, or call `(error, key)` and skip if it returns."""
@@ -52,6 +53,7 @@ class Context:
     on_restore_error: ErrorPolicy = "raise"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", plain_seed(self.seed, "a run"))
         if not 0 <= self.stream < self.streams:
             raise ValueError(
                 f"a stream has a number from 0 to streams-1, got stream={self.stream}, streams={self.streams}"
@@ -60,6 +62,17 @@ class Context:
             raise ValueError(f"a run needs tolerance >= 0, got tolerance={self.tolerance}")
         check_policy("a run", self.on_error)
         check_policy("a run", self.on_restore_error, "on_restore_error")
+
+
+def plain_seed(seed: object, who: str) -> int:
+    """Return a seed as a plain int; integers of numpy are taken, everything else is refused.
+
+    Raises:
+        TypeError: If it is no integer.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
+        raise TypeError(f"{who} needs an int seed, got {seed!r}")
+    return index(seed)
 
 
 def check_policy(node: str, policy: object, name: str = "on_error") -> None:

@@ -7,7 +7,9 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from operator import index
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 
 from energon_nodes.core import graph
 from energon_nodes.core.errors import StateError
@@ -229,13 +231,27 @@ class _Iteration(Iterator[X]):
         self._session = session
         self._number = session.new_iteration()
         self._outputs = session.outputs(self._number)
+        self._busy = Lock()
 
     def __next__(self) -> X:
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError(
+                "this iterator is in the middle of another thread's call: let one thread iterate over a loader, and "
+                "hand its outputs to the others"
+            )
         try:
             return next(self._outputs)
         except BaseException:  # the generator has ended; another goes on behind the error
             self._outputs = self._session.outputs(self._number)
             raise
+        finally:
+            self._busy.release()
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"a loader needs an int {name}, got {name}={value!r}")
+    return index(value)
 
 
 @add_verb
@@ -307,9 +323,13 @@ def loader(
         A `Loader` with `state_dict` and `load_state_dict`.
 
     Raises:
+        TypeError: If a number or the seed is no integer.
         ValueError: If the numbers do not fit each other, a node cannot run where it is to run, lengths that
             `uneven` needs are not known, or the graph cannot be pickled for "spawn" and "forkserver".
     """
+    num_workers, prefetch_factor = _whole("num_workers", num_workers), _whole("prefetch_factor", prefetch_factor)
+    streams = None if streams is None else _whole("streams", streams)
+    tolerance = _whole("tolerance", tolerance)
     if num_workers and prefetch_factor < 1:
         raise ValueError(f"a loader needs prefetch_factor >= 1, got prefetch_factor={prefetch_factor}")
     if timeout < 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from energon_nodes.core.errors import WorkerError
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import as_next
@@ -91,6 +92,10 @@ class StreamDataset(IterableDataset[Message]):
                 value = stream.pull()
             except Exception as error:
                 errors.append(pack_error(error))
+            except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:  # else the worker ends and nobody hears why
+                problem = WorkerError(f"{type(error).__name__} was raised in a worker: {error}")
+                problem.__cause__ = error
+                errors.append(pack_error(problem))
         try:
             state = self._sent[number] = stream.state()
         except Exception as error:  # a value in a buffer that has no encoder, say: it counts when the state is wanted

@@ -91,7 +91,8 @@ def dataset(
         subflavors: What holds for all samples, over what the dataset file says.
         shuffle: Whether each pass has another random order.
         seed: A seed for the order; None takes the one of the loader.
-        sequence_length: How many neighbours stay together under `shuffle`; None: as the dataset file says, or 100.
+        sequence_length: How many neighbours stay together under `shuffle`; None: as the dataset file says, else as
+            for `shards`.
         parallel_sequences: How many sequences are read side by side; None: as the dataset file says, or 1.
         subset: Two bounds that cut the samples of the split, as in `shards`.
         fixed_epoch: Whether every pass repeats the same order, for validation.
@@ -129,7 +130,7 @@ def dataset(
         subset=_agreed(config, "subset", "subset", subset, _subset),
         shuffle=shuffle,
         seed=seed,
-        sequence_length=sequence_length or laid_down.get("max_samples_per_sequence") or 100,
+        sequence_length=sequence_length or laid_down.get("max_samples_per_sequence"),
         parallel_sequences=parallel_sequences or laid_down.get("parallel_shard_iters") or 1,
         parts=parts,
         fixed_epoch=fixed_epoch,

@@ -77,6 +77,10 @@ class Items(Node[X]):
         return order.at(positions).tolist()
 
     def restore_many(self, keys: Sequence[Key]) -> list[X]:
+        count = len(self.sequence)
+        for _, index in keys:
+            if not 0 <= index < count:
+                raise IndexError(f"element {index} is out of range: {self!r}")
         return [self.sequence[index] for _, index in keys]
 
     def length(self, stream: int, streams: int) -> float | None:

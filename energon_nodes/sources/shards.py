@@ -20,11 +20,14 @@ from energon_nodes.sources.reading_order import ReadingOrder
 from energon_nodes.sources.subset import Bound, resolve_subset
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.open_shards import open_shards
+from energon_nodes.storage.paths import is_url
 from energon_nodes.storage.reading import PartFilter
 from energon_nodes.storage.shard_set import ShardSet
 
 __all__ = ["Shards", "shards"]
 
+_LENGTH = 100
+_LEAST_SEQUENCES = 100  # to permute; a small dataset has shorter ones
 Parts = Collection[str] | Callable[[str], bool]
 
 
@@ -46,7 +49,7 @@ class Shards(Node[dict[str, Any]]):
     split: str | None = None
     shuffled: bool = False  # `shuffle` is a verb
     seed: int | None = None
-    sequence_length: int = 100
+    sequence_length: int | None = None
     parallel_sequences: int = 1
     subset: tuple[Bound, Bound] | None = None
     parts: Parts | None = tuning(default=None)
@@ -60,10 +63,13 @@ class Shards(Node[dict[str, Any]]):
     shard_set: ShardSet = shared()
     first: int = shared()
     count: int = shared()
+    length_used: int = shared()
 
     def check(self) -> None:
         for name in ("sequence_length", "parallel_sequences"):
             value = getattr(self, name)
+            if name == "sequence_length" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"shards needs {name} >= 1, got {name}={value!r}")
         check_policy("shards", self.on_error)
@@ -71,6 +77,7 @@ class Shards(Node[dict[str, Any]]):
         self.shard_set = open_shards(self.path, split=self.split, split_config=self.split_config, cache=self.cache)
         self.first, stop = resolve_subset((0, "end") if self.subset is None else self.subset, self.shard_set.count)
         self.count = stop - self.first
+        self.length_used = self.sequence_length or max(1, min(_LENGTH, self.count // _LEAST_SEQUENCES))
 
     def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
         self._count()
@@ -83,7 +90,7 @@ class Shards(Node[dict[str, Any]]):
             order.count,
             wants=wants,
             first=self.first,
-            scattered=self.shuffled and self.sequence_length < 50 * self.parallel_sequences,
+            scattered=self.shuffled and self.length_used < 50 * self.parallel_sequences,
         )
         for indices, (samples, clean) in batches:
             if clean:  # no Python code runs for its samples: how many are taken, the iterator over the indices knows
@@ -116,9 +123,7 @@ class Shards(Node[dict[str, Any]]):
             seed = self.context.seed if self.seed is None else self.seed
             key = fold(seed, "shards", self.identity, self.epoch)
         context = self.context
-        return ReadingOrder(
-            self.count, self.sequence_length, key, self.parallel_sequences, context.stream, context.streams
-        )
+        return ReadingOrder(self.count, self.length_used, key, self.parallel_sequences, context.stream, context.streams)
 
     def restore_many(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
         wanted = [index for _, index in keys]
@@ -143,7 +148,11 @@ class Shards(Node[dict[str, Any]]):
         return stop - start
 
     def facts(self) -> dict[str, Any]:
-        return {"samples": self.shard_set.count, "fingerprint": self.shard_set.fingerprint}
+        return {
+            "samples": self.shard_set.count,
+            "sequence_length": self.length_used,
+            "fingerprint": self.shard_set.fingerprint,
+        }
 
     def draws_random(self) -> bool:
         return self.shuffled
@@ -153,7 +162,7 @@ class Shards(Node[dict[str, Any]]):
         shown = [repr(self.path)]
         shown += [f"split={self.split!r}"] if self.split else []
         shown += [f"{self.count} samples in {len(self.shard_set.names)} shards"]
-        shown += ["shuffle=True", f"sequence_length={self.sequence_length}"] if self.shuffled else []
+        shown += ["shuffle=True", f"sequence_length={self.length_used}"] if self.shuffled else []
         shown += [f"parallel_sequences={self.parallel_sequences}"] if self.parallel_sequences > 1 else []
         shown += [f"subset={self.subset!r}"] if self.subset else []
         return shown
@@ -170,13 +179,19 @@ def _wants(parts: Parts | None) -> PartFilter | None:
     return frozenset(parts).__contains__
 
 
+def _absolute(path: PathLike) -> str:
+    """Tie a path to the working directory of now: a program may change it, and workers have their own."""
+    text = os.fspath(path)
+    return text if is_url(text) else os.path.abspath(text)
+
+
 def shards(
     path: PathLike | Iterable[PathLike],
     *,
     split: str | None = None,
     shuffle: bool = False,
     seed: int | None = None,
-    sequence_length: int = 100,
+    sequence_length: int | None = None,
     parallel_sequences: int = 1,
     subset: tuple[Bound, Bound] | None = None,
     parts: Parts | None = None,
@@ -211,7 +226,8 @@ def shards(
         split: The split part of a prepared dataset; "train" when left out. Plain tars have none.
         shuffle: Whether each pass has another random order.
         seed: A seed for this node; None takes the one of the loader.
-        sequence_length: How many neighbours stay together under `shuffle`, at least 1.
+        sequence_length: How many neighbours stay together under `shuffle`, at least 1. None takes 100, and fewer
+            where that would give less than 100 sequences.
         parallel_sequences: How many sequences are read side by side, one sample of each in turn, at least 1. The next
             ones begin when all of these have ended.
         subset: Two bounds that cut the samples of the split: fractions `(0.0, 0.5)`, percentages `("0%", "50%")`,
@@ -231,7 +247,7 @@ def shards(
         ValueError: A setting is out of its range.
     """
     return Shards(
-        os.fspath(path) if isinstance(path, str | os.PathLike) else tuple([os.fspath(entry) for entry in path]),
+        _absolute(path) if isinstance(path, str | os.PathLike) else tuple([_absolute(entry) for entry in path]),
         split=split,
         shuffled=shuffle,
         seed=seed,
