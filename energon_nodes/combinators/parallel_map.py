@@ -159,7 +159,7 @@ class ParallelMap(Node[Y], verb="parallel_map"):
             if isinstance(error, BrokenExecutor):
                 raise self._dead_worker(executor) from error
             if error is not None and not isinstance(error, Exception):
-                del futures[number:]  # an exit judges no element: this one is submitted again at the next call
+                futures.clear()  # an exit judges no element: those in flight are submitted again at the next call
                 raise error
             value, key = flying.pop(number)
             del futures[number]
