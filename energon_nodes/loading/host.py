@@ -85,6 +85,10 @@ class Stream:
             run = self._run = cast("Any", self.outputs())
         return next(run, HOLE)
 
+    def leave_turn(self) -> None:
+        """Leave the turn that is due empty; its element comes with the next one."""
+        self._had_turn()
+
     def _had_turn(self) -> None:
         self.turns += 1
         self._errors = 0

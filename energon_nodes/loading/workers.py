@@ -96,6 +96,7 @@ class StreamDataset(IterableDataset[Message]):
                 problem = WorkerError(f"{type(error).__name__} was raised in a worker: {error}")
                 problem.__cause__ = error
                 errors.append(pack_error(problem))
+                stream.leave_turn()  # it judges no element: trying again at once could go on for ever
         try:
             state = self._sent[number] = stream.state()
         except Exception as error:  # a value in a buffer that has no encoder, say: it counts when the state is wanted
