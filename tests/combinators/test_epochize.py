@@ -56,3 +56,8 @@ def test_the_length_is_known_where_the_source_has_no_end() -> None:
 def test_what_is_no_count_is_refused(n: Any) -> None:
     with pytest.raises(ValueError, match=rf"epochize needs an int n >= 1, got n={n!r}"):
         en.items([1]).epochize(n)
+
+
+def test_streams_without_elements_have_epochs_of_length_zero() -> None:
+    loader = en.items([5]).repeat().epochize(10).loader(streams=4)
+    assert len(loader) == len(list(loader)) == 3

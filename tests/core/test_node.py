@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -398,3 +399,18 @@ def test_a_callable_with_a_state_is_copied_and_saved() -> None:
     again = en.items("abcd").map(function)
     again.reset(node.state_dict())
     assert list(again) == [("c", 3), ("d", 4)]
+
+
+@pytest.mark.parametrize("seed", ["3", 3.0, True])
+def test_a_seed_that_is_no_integer_is_refused(seed: Any) -> None:
+    with pytest.raises(TypeError, match="needs an int seed, got"):
+        en.items(range(5)).shuffle(3, seed=seed)
+    with pytest.raises(TypeError, match="needs an int seed, got"):
+        en.items(range(5)).loader(seed=seed)
+
+
+def test_integers_of_numpy_are_plain_settings() -> None:
+    plain, foreign = (en.items(range(9)).shuffle(kind(4), seed=kind(3)) for kind in (int, np.int64))
+    assert list(plain) == list(foreign)
+    assert foreign.state_dict() == plain.state_dict()
+    assert list(en.items(range(5)).loader(seed=np.int64(3), streams=np.int64(1))) == list(range(5))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,10 +203,11 @@ def test_damage_is_raised_after_the_whole_samples_and_the_stream_goes_on(damaged
     assert numbers(source) == list(range(9, COUNT))
 
 
-def test_damage_is_skipped_and_counted_on_demand(damaged: Path):
+def test_damage_is_skipped_counted_and_logged_on_demand(damaged: Path, caplog: pytest.LogCaptureFixture):
     source: Any = shards(damaged, on_error="skip")
     assert numbers(source) == [*range(5), *range(9, COUNT)]
     assert source.failed == 1
+    assert "goes on behind damaged data: sample" in caplog.text
 
 
 def test_a_callable_gets_error_and_key(damaged: Path):
@@ -283,3 +285,27 @@ def test_a_consumer_that_stops_early_leaves_nothing_behind(remote: str, capfd: p
     source.stop()
     del source
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_small_dataset_is_shuffled_too_if_nothing_is_said_about_sequences(tmp_path: Path):
+    write_plain(tmp_path / "0.tar", 40)
+    source = shards(tmp_path, shuffle=True)
+    first, second = ([sample["__key__"] for sample in source] for _ in range(2))
+    assert first != second
+    assert sorted(first) == sorted(second) != first
+
+
+def test_a_relative_path_stays_what_it_was_when_the_program_goes_elsewhere(tmp_path: Path, monkeypatch: Any):
+    write_plain(tmp_path / "data" / "0.tar", 3)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    source = shards("data")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(list(source)) == 3
+
+
+def write_plain(path: Path, count: int) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for number in range(count):
+            tar.addfile(tarfile.TarInfo(f"{number:03}.txt"))
