@@ -169,9 +169,10 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     own = signature(node)[1]
     for field in [*own, *(field for field in config if field not in own)]:
         if _tuples(config.get(field)) != own.get(field):
+            meaning = ", which stands for the names, order and counts of the shards" if field == "fingerprint" else ""
             raise StateError(
                 f"the checkpoint was saved with {field}={config.get(field)!r} where this pipeline has "
-                f"{field}={own.get(field)!r} ({name} {where}): build the pipeline as it was, or start afresh"
+                f"{field}={own.get(field)!r}{meaning} ({name} {where}): build the pipeline as it was, or start afresh"
             )
     sources = node.sources_of()
     if len(below) != len(sources):
