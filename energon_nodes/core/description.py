@@ -11,7 +11,7 @@ from torchdata.nodes import BaseNode
 
 from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
-from energon_nodes.core.share import check_policy, plain_seed
+from energon_nodes.core.share import check_policy, plain_int
 from energon_nodes.core.verbs import add_class_verb, keep_fields, refuse_shadowing
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _cloned(value: Any) -> Any:
 def _plain(node: str, name: str, value: Any) -> Any:
     """Return integers of numpy as plain ones: settings go into checkpoints, and seeds into draws."""
     if name == "seed" and value is not None:
-        return plain_seed(value, node)
+        return plain_int(node, "seed", value)
     return int(cast("Any", value)) if isinstance(value, np.integer) else value
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from energon_nodes.core.randomness import fold
 
-__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "plain_seed", "turns_of"]
+__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "plain_int", "turns_of"]
 
 ErrorPolicy = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 """What happens to an element that fails: raise, skip, or call `(error, key)` and skip if it returns."""
@@ -53,7 +53,7 @@ class Context:
     on_restore_error: ErrorPolicy = "raise"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", plain_seed(self.seed, "a run"))
+        object.__setattr__(self, "seed", plain_int("a run", "seed", self.seed))
         if not 0 <= self.stream < self.streams:
             raise ValueError(
                 f"a stream has a number from 0 to streams-1, got stream={self.stream}, streams={self.streams}"
@@ -64,15 +64,15 @@ class Context:
         check_policy("a run", self.on_restore_error, "on_restore_error")
 
 
-def plain_seed(seed: object, who: str) -> int:
-    """Return a seed as a plain int; integers of numpy are taken, everything else is refused.
+def plain_int(who: str, name: str, value: object) -> int:
+    """Return a setting as a plain int; integers of numpy are taken, everything else is refused.
 
     Raises:
         TypeError: If it is no integer.
     """
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
-        raise TypeError(f"{who} needs an int seed, got {seed!r}")
-    return index(seed)
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(f"{who} needs an int {name}, got {name}={value!r}")
+    return index(value)
 
 
 def check_policy(node: str, policy: object, name: str = "on_error") -> None:

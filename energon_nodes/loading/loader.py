@@ -7,14 +7,13 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from operator import index
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from energon_nodes.core import graph
 from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node, add_verb
-from energon_nodes.core.share import Context, ErrorPolicy
+from energon_nodes.core.share import Context, ErrorPolicy, plain_int
 from energon_nodes.loading.engines import Engine, LocalEngine
 from energon_nodes.loading.reports import counts_of, plan_of
 from energon_nodes.loading.session import Session
@@ -248,12 +247,6 @@ class _Iteration(Iterator[X]):
             self._busy.release()
 
 
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"a loader needs an int {name}, got {name}={value!r}")
-    return index(value)
-
-
 @add_verb
 def loader(
     source: Node[X],
@@ -327,9 +320,12 @@ def loader(
         ValueError: If the numbers do not fit each other, a node cannot run where it is to run, lengths that
             `uneven` needs are not known, or the graph cannot be pickled for "spawn" and "forkserver".
     """
-    num_workers, prefetch_factor = _whole("num_workers", num_workers), _whole("prefetch_factor", prefetch_factor)
-    streams = None if streams is None else _whole("streams", streams)
-    tolerance = _whole("tolerance", tolerance)
+    num_workers, prefetch_factor = (
+        plain_int("a loader", "num_workers", num_workers),
+        plain_int("a loader", "prefetch_factor", prefetch_factor),
+    )
+    streams = None if streams is None else plain_int("a loader", "streams", streams)
+    tolerance = plain_int("a loader", "tolerance", tolerance)
     if num_workers and prefetch_factor < 1:
         raise ValueError(f"a loader needs prefetch_factor >= 1, got prefetch_factor={prefetch_factor}")
     if timeout < 0:
