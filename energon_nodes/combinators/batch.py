@@ -8,7 +8,8 @@ from itertools import islice
 from math import isinf
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from energon_nodes.combinators.calls import check_function, check_size
+from energon_nodes.combinators.calls import check_function
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.fields import buffer, tuning
 from energon_nodes.core.graph import is_stateful
 from energon_nodes.core.node import Node

@@ -11,7 +11,7 @@ from energon_nodes.core.randomness import ElementRandom, global_seed
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["Rng", "bind_call", "check_function", "check_size", "check_sources", "is_pure"]
+__all__ = ["Rng", "bind_call", "check_function", "check_sources", "is_pure"]
 
 Rng: TypeAlias = bool | Literal["global"]
 """False: no random numbers. True: a generator is passed. "global": the global generators are seeded."""
@@ -23,12 +23,6 @@ def check_function(node: str, name: str, function: object, rng: Rng = False) -> 
         raise TypeError(f"{node} needs a callable {name}, got {function!r}")
     if rng is not True and rng is not False and rng != "global":
         raise ValueError(f'{node} needs rng=False, True or "global", got {rng!r}')
-
-
-def check_size(node: str, name: str, value: object, least: int) -> None:
-    """Raise a ValueError unless `value` is an int of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{node} needs an int {name} >= {least}, got {name}={value!r}")
 
 
 def check_sources(node: str, sources: tuple[object, ...]) -> None:

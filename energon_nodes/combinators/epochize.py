@@ -7,7 +7,7 @@ from itertools import islice
 from math import isinf
 from typing import TypeVar
 
-from energon_nodes.combinators.calls import check_size
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TypeVar
 
-from energon_nodes.combinators.calls import check_size
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key

@@ -10,8 +10,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from energon_nodes.combinators.calls import Rng, bind_call, check_function, check_size, is_pure
+from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
 from energon_nodes.combinators.pools import check_picklable, drop_pool, pool, seeded_call
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import WorkerError
 from energon_nodes.core.fields import buffer, scratch, tuning
 from energon_nodes.core.graph import is_stateful

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from energon_nodes.combinators.calls import check_size
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import SampleError
 from energon_nodes.core.fields import buffer, state, tuning
 from energon_nodes.core.node import Node

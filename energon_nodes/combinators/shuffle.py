@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from energon_nodes.combinators.calls import check_size
+from energon_nodes.core.checks import check_size
 from energon_nodes.core.fields import buffer, state
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import BLOCK, Draws

@@ -11,7 +11,7 @@ from torchdata.nodes import BaseNode
 
 from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
-from energon_nodes.core.share import check_policy, plain_int
+from energon_nodes.core.checks import check_policy, plain_int
 from energon_nodes.core.verbs import add_class_verb, keep_fields, refuse_shadowing
 
 if TYPE_CHECKING:

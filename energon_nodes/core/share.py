@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import index
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from energon_nodes.core.checks import check_policy, plain_int
 from energon_nodes.core.randomness import fold
 
-__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "check_policy", "part_of", "plain_int", "turns_of"]
+__all__ = ["Context", "ErrorPolicy", "Order", "Permutation", "part_of", "turns_of"]
 
 ErrorPolicy = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 """What happens to an element that fails: raise, skip, or call `(error, key)` and skip if it returns."""
@@ -62,23 +62,6 @@ class Context:
             raise ValueError(f"a run needs tolerance >= 0, got tolerance={self.tolerance}")
         check_policy("a run", self.on_error)
         check_policy("a run", self.on_restore_error, "on_restore_error")
-
-
-def plain_int(who: str, name: str, value: object) -> int:
-    """Return a setting as a plain int; integers of numpy are taken, everything else is refused.
-
-    Raises:
-        TypeError: If it is no integer.
-    """
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"{who} needs an int {name}, got {name}={value!r}")
-    return index(value)
-
-
-def check_policy(node: str, policy: object, name: str = "on_error") -> None:
-    """Raise a ValueError unless `policy` is an error policy, or None for that of the run."""
-    if policy not in (None, "raise", "skip") and not callable(policy):
-        raise ValueError(f'{node} needs {name}="raise", "skip" or a callable(error, key), got {policy!r}')
 
 
 class Permutation:

@@ -11,9 +11,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from energon_nodes.core import graph
+from energon_nodes.core.checks import plain_int
 from energon_nodes.core.errors import StateError
 from energon_nodes.core.node import Node, add_verb
-from energon_nodes.core.share import Context, ErrorPolicy, plain_int
+from energon_nodes.core.share import Context, ErrorPolicy
 from energon_nodes.loading.engines import Engine, LocalEngine
 from energon_nodes.loading.reports import counts_of, plan_of
 from energon_nodes.loading.session import Session

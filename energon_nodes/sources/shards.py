@@ -9,12 +9,13 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
+from energon_nodes.core.checks import check_policy, check_size
 from energon_nodes.core.errors import ShardError
 from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import fold
 from energon_nodes.core.restore import Key
-from energon_nodes.core.share import ErrorPolicy, check_policy, part_of
+from energon_nodes.core.share import ErrorPolicy, part_of
 from energon_nodes.sources.read_ahead import read_batches
 from energon_nodes.sources.reading_order import ReadingOrder
 from energon_nodes.sources.subset import Bound, resolve_subset
@@ -66,12 +67,9 @@ class Shards(Node[dict[str, Any]]):
     length_used: int = shared()
 
     def check(self) -> None:
-        for name in ("sequence_length", "parallel_sequences"):
-            value = getattr(self, name)
-            if name == "sequence_length" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"shards needs {name} >= 1, got {name}={value!r}")
+        if self.sequence_length is not None:
+            check_size("shards", "sequence_length", self.sequence_length, 1)
+        check_size("shards", "parallel_sequences", self.parallel_sequences, 1)
         check_policy("shards", self.on_error)
         _wants(self.parts)
         self.shard_set = open_shards(self.path, split=self.split, split_config=self.split_config, cache=self.cache)

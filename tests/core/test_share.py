@@ -8,7 +8,8 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from energon_nodes.core.share import Context, Order, Permutation, check_policy, part_of, turns_of
+from energon_nodes.core.checks import check_policy
+from energon_nodes.core.share import Context, Order, Permutation, part_of, turns_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 255, 256, 257, 1000, 4097])
