@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from energon_nodes.storage.remote import ask
@@ -17,7 +17,7 @@ TEMPORARY = ".partial-"
 
 
 @contextmanager
-def replacing(path: str) -> Iterator[str]:
+def replacing(path: str) -> Generator[str]:
     """Give the name of a local file to write, which takes the place of `path` when the block ends without an error.
 
     The bytes are on the disk before the name is: a crash leaves the old file or the new one. A remote file is
@@ -25,10 +25,10 @@ def replacing(path: str) -> Iterator[str]:
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with replacing(f"{folder}/a.txt") as partial:
-        ...         _ = open(partial, "w").write("whole")
-        ...     os.listdir(folder), open(f"{folder}/a.txt").read()
-        (['a.txt'], 'whole')
+        ...     with replacing(f"{folder}/a.txt") as partial, open(partial, "w") as file:
+        ...         _ = file.write("whole")
+        ...     os.listdir(folder), os.path.getsize(f"{folder}/a.txt")
+        (['a.txt'], 5)
 
     Args:
         path: The file to write, a path or URL; its folder exists.
@@ -66,8 +66,8 @@ def write_bytes(path: str, data: bytes) -> None:
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_bytes(f"{folder}/a.bin", b"123")
-        ...     open(f"{folder}/a.bin", "rb").read()
-        b'123'
+        ...     os.path.getsize(f"{folder}/a.bin")
+        3
 
     Args:
         path: A path or URL.
