@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from energon_nodes.storage import paths
 from energon_nodes.storage.tar import BLOCK, NO_END, TarError, compression_of, next_member, split_name
+from energon_nodes.storage.window import Window
 
 __all__ = ["Problem", "ShardIndex", "refuse_compressed", "scan_shard"]
 
@@ -28,9 +29,6 @@ _TOOLS = {
     "lz4": "lz4",
     "zip": "unzip and tar instead of zip",
 }
-_SMALLEST_WINDOW = 4 * 1024
-_LARGEST_WINDOW = 1024 * 1024
-_REMOTE_WINDOW = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +80,7 @@ def scan_shard(path: str) -> ShardIndex:
         OSError: The shard does not exist or cannot be read.
     """
     size = paths.size(path)
-    window = _Window(path)
+    window = Window(path)
     starts: list[int] = []
     keys: list[str] = []
     parts: list[str] = []  # of the sample that is being read
@@ -160,27 +158,3 @@ def refuse_compressed(head: bytes) -> None:
     kind = compression_of(head)
     if kind is not None:
         raise TarError(0, _COMPRESSED.format(kind=kind, tool=_TOOLS[kind]))
-
-
-class _Window:
-    """Read small pieces of a file through a buffer that adapts to how far apart they are."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fixed = _REMOTE_WINDOW if paths.is_url(path) else 0
-        self._length = _LARGEST_WINDOW // 4
-        self._start = 0
-        self._buffer = b""
-
-    def read(self, offset: int, size: int) -> bytes:
-        at = offset - self._start
-        if at >= 0 and at + size <= len(self._buffer):
-            return self._buffer[at : at + size]
-        gap = at - len(self._buffer)
-        if self._buffer and gap > self._length // 4:
-            self._length = max(_SMALLEST_WINDOW, self._length // 4)
-        elif self._buffer:
-            self._length = min(_LARGEST_WINDOW, self._length * 2)
-        self._buffer = paths.read_range(self._path, offset, offset + max(size, self._fixed or self._length))
-        self._start = offset
-        return self._buffer[:size]
