@@ -27,7 +27,7 @@ from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.metadata import info_file
 from energon_nodes.storage.user_code import UserFunction, trusted_function
 
-__all__ = ["dataset"]
+__all__ = ["dataset", "sample_maker"]
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def dataset(
     for key, remedy in config.unused.items():
         warnings.warn(f"{config.place} has the key {key!r}, which has no effect here: {remedy}", stacklevel=2)
     laid_down = config.settings
-    make, parts = _maker(config, trust, {**config.subflavors, **(subflavors or {})})
+    make, parts = sample_maker(config, trust, {**config.subflavors, **(subflavors or {})})
     source = shards(
         os.fspath(path),
         split=_agreed(config, "split_part", "split", split),
@@ -174,10 +174,29 @@ class ToCrude:
         return CrudeSample({"__restore_key__": (), **sample, "__subflavors__": self._subflavors.copy()})
 
 
-def _maker(
+def sample_maker(
     config: DatasetConfig, trust: bool, subflavors: Mapping[str, Any]
 ) -> tuple[Callable[[dict[str, Any]], Any], tuple[str, ...] | UserFunction | None]:
-    """Return what makes the samples, and which parts it needs."""
+    """Return what makes the samples that a dataset file describes, and which parts it needs.
+
+    Example:
+        >>> make, parts = sample_maker(DatasetConfig("dataset.yaml", crude=True), False, {"language": "en"})
+        >>> make({"__key__": "a", "txt": "fine"})["__subflavors__"], parts
+        ({'language': 'en'}, None)
+
+    Args:
+        config: What the dataset file says.
+        trust: Whether Python that lies beside the data may run.
+        subflavors: What holds for all samples.
+
+    Returns:
+        A function from a dict of decoded parts to a sample, and the names of the parts or a function that tells
+        whether a part is needed; None for all.
+
+    Raises:
+        DatasetError: The file says what cannot be.
+        TrustError: The samples need code that comes with the data, and `trust` is False.
+    """
     parts = config.part_filter
     chosen = _function(parts, config, trust, "part_filter") if isinstance(parts, BesideData) else parts
     if config.sample_type is None:
