@@ -1,0 +1,225 @@
+"""Make the file of all sample keys of a dataset from arrays, shard by shard."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any, BinaryIO, cast
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from energon_nodes.storage.key_lookup import MAGIC, PART, ROW, KeyTable
+
+__all__ = ["KeyTableWriter", "table_of"]
+
+_ROUNDS = 16  # so many parts of the hash table are made one after the other: less memory at a time
+_LEAST_BITS = 8
+_COPY = 1 << 22
+
+Integers = NDArray[np.int64] | Sequence[int]
+
+
+class KeyTableWriter:
+    """Write a key table: `add` every shard in order, then `finish`.
+
+    Of every sample 4 bytes stay in memory, beside the numbers of one call of `add` and an entry for each name of a
+    part: 10 million keys take 40 MB while they are added, and about 100 MB for a moment at the end.
+
+    Args:
+        file: Where it is written, open for reading and writing, empty.
+        folder: Where intermediate files lie, None for the system's folder for temporary files.
+
+    Example:
+        >>> with tempfile.TemporaryFile() as file:
+        ...     writer = KeyTableWriter(file)
+        ...     writer.add(0, [b"cat"], [0], [1536], [1], ["jpg"], [512], [900])
+        ...     writer.finish(""), KeyTable(file.fileno(), ["0.tar"]).locate("cat", "jpg")
+        ([], (0, 512, 900))
+    """
+
+    def __init__(self, file: BinaryIO, folder: str | None = None) -> None:
+        self._file = file
+        self._open = ExitStack()
+        self._rows, self._parts = (self._open.enter_context(_unnamed(folder)) for _ in range(2))
+        self._hashes: list[NDArray[np.uint32]] = []
+        self._ids = _Numbered()
+        self._key_end = self._part_end = self._count = 0
+        self._numbers: dict[int, int] = {}
+
+    def add(
+        self,
+        shard: int,
+        keys: Sequence[bytes],
+        offsets: Integers,
+        sizes: Integers,
+        part_counts: Integers = (),
+        part_names: Iterable[str] = (),
+        part_offsets: Integers = (),
+        part_sizes: Integers = (),
+    ) -> None:
+        """Add samples of a shard, behind those that were added before.
+
+        Args:
+            shard: The number of the shard.
+            keys: The key of each sample as UTF-8, see `encoded`.
+            offsets: The first byte of each sample.
+            sizes: The bytes of each sample.
+            part_counts: How many parts each sample has; empty for no parts at all.
+            part_names: The name of each part, sample by sample.
+            part_offsets: Where the content of each lies in the shard.
+            part_sizes: The bytes of its content.
+        """
+        count = len(keys)
+        lengths = np.fromiter(map(len, keys), np.int64, count)
+        counts = np.asarray(part_counts if len(part_counts) else np.zeros(count), np.int64)
+        rows = np.empty(count, ROW)
+        rows["offset"], rows["size"], rows["shard"] = offsets, sizes, shard
+        rows["key"] = self._key_end + np.cumsum(lengths) - lengths
+        rows["part"] = self._part_end + np.cumsum(counts) - counts
+        first = self._numbers.get(shard, 0)
+        rows["number"] = np.arange(first, first + count)
+        parts = np.empty(len(part_offsets), PART)
+        parts["offset"], parts["size"] = part_offsets, part_sizes
+        parts["name"] = np.fromiter(map(self._ids.__getitem__, part_names), np.uint32, len(parts))
+        if int(counts.sum()) != len(parts):
+            raise ValueError(f"the samples have {int(counts.sum())} parts together, got {len(parts)}")
+        self._hashes.append(np.fromiter(map(crc32, keys), np.uint32, count))
+        self._file.write(b"".join(keys))
+        self._rows.write(rows.tobytes())
+        self._parts.write(parts.tobytes())
+        self._numbers[shard] = first + count
+        self._count += count
+        self._key_end += int(lengths.sum())
+        self._part_end += len(parts)
+
+    def finish(self, belongs_to: str, shown: int = 10) -> list[tuple[int, int]]:
+        """Write the rest.
+
+        Args:
+            belongs_to: What the table was made from, text that tells whether it is up to date.
+            shown: How many repeated keys are returned.
+
+        Returns:
+            The rows of keys that stand in several places, the first two places of each: none in a prepared dataset.
+        """
+        with self._open:
+            last = np.zeros(1, ROW)
+            last["key"], last["part"] = self._key_end, self._part_end
+            self._rows.write(last.tobytes())
+            at = {"rows": self._append(self._rows), "part_rows": self._append(self._parts)}
+        at["names"] = self._aligned()
+        names = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in self._ids)
+        self._file.write(names)
+        at["slots"] = self._aligned()
+        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint32)
+        self._hashes.clear()
+        bits = max(_LEAST_BITS, min(32, (2 * self._count - 1).bit_length()))
+        slots, suspects = 0, list[NDArray[np.int64]]()
+        for piece in _slots(hashes, bits, suspects):
+            self._file.write(piece.astype("<u4").tobytes())
+            slots += len(piece)
+        at["repeated"] = self._aligned()
+        self._file.flush()
+        groups = [group for rows in suspects for group in self._alike(rows, at["rows"])]
+        repeated = np.array(sorted(row for group in groups for row in group), "<i8")
+        self._file.write(repeated.tobytes())
+        footer = {"rows": self._count, "parts": self._part_end, "names": len(names), "bits": bits, "slots": slots}
+        text = json.dumps({**footer, "repeated": len(repeated), "at": at, "belongs_to": belongs_to}).encode()
+        self._file.write(text + len(text).to_bytes(8, "little") + MAGIC)
+        self._file.flush()
+        return [(group[0], group[1]) for group in sorted(groups)[:shown]]
+
+    def _append(self, intermediate: BinaryIO) -> int:
+        place = self._aligned()
+        intermediate.seek(0)
+        shutil.copyfileobj(intermediate, self._file, _COPY)
+        return place
+
+    def _aligned(self) -> int:
+        """Fill up to a multiple of 64 bytes and return where the file ends."""
+        self._file.write(bytes(-self._file.tell() % 64))
+        return self._file.tell()
+
+    def _alike(self, rows: NDArray[np.int64], base: int) -> list[list[int]]:
+        """Return the groups of rows with the same key among rows with the same hash."""
+        groups: dict[bytes, list[int]] = {}
+        fd = self._file.fileno()
+        for row in rows.tolist():
+            both = np.frombuffer(os.pread(fd, 2 * ROW.itemsize, base + row * ROW.itemsize), ROW)["key"].tolist()
+            groups.setdefault(os.pread(fd, both[1] - both[0], both[0]), []).append(row)
+        return [group for group in groups.values() if len(group) > 1]
+
+
+def _unnamed(folder: str | None) -> BinaryIO:
+    return cast("BinaryIO", tempfile.TemporaryFile(dir=folder))
+
+
+class _Numbered(dict[str, int]):
+    """Number names as they come."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = number = len(self)
+        return number
+
+
+def _slots(hashes: NDArray[np.uint32], bits: int, suspects: list[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """Yield the slots from the first to the last; add runs of rows with the same hash to `suspects`.
+
+    In the order of their hashes every row takes the first free slot from where its search begins: as one after the
+    other would be put into a table, and the search finds the lowest row of a key first.
+    """
+    edges = np.linspace(0, 1 << 32, _ROUNDS + 1).astype(np.int64)
+    written = free = 0
+    for low, high in pairwise(edges.tolist()):
+        rows = np.flatnonzero((hashes >= low) & (hashes < high))
+        own = hashes[rows]
+        order = np.argsort(own, kind="stable")
+        rows, own = rows[order], own[order].astype(np.int64)
+        home = np.maximum(own >> (32 - bits), free)
+        count = np.arange(len(rows))
+        places = count + np.maximum.accumulate(home - count)
+        free = int(places[-1]) + 1 if len(places) else free
+        end = max(high >> (32 - bits), free)
+        piece = np.zeros(end - written, np.int64)
+        piece[places - written] = rows + 1
+        yield piece
+        written = end
+        starts = np.flatnonzero(np.diff(own, prepend=-1))
+        sizes = np.diff(starts, append=len(rows))
+        suspects += [rows[start : start + size] for start, size in _several(starts, sizes)]
+    yield np.zeros(1, np.int64)  # the last search ends here
+
+
+def _several(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
+    wanted = sizes > 1
+    return zip(starts[wanted].tolist(), sizes[wanted].tolist(), strict=True)
+
+
+def table_of(shard_names: Sequence[str], shards: Iterable[tuple[Any, ...]], belongs_to: str = "") -> KeyTable:
+    """Make a key table that no other process sees, in a file without a name.
+
+    Example:
+        >>> table_of(["0.tar"], [(0, [b"cat"], [0], [1536])]).find("cat")
+        0
+
+    Args:
+        shard_names: The shards.
+        shards: The arguments of `KeyTableWriter.add`, one tuple for each call.
+        belongs_to: What the table was made from.
+
+    Returns:
+        The table.
+    """
+    with tempfile.TemporaryFile() as file:
+        writer = KeyTableWriter(file)
+        for arguments in shards:
+            writer.add(*arguments)
+        writer.finish(belongs_to)
+        return KeyTable(file.fileno(), shard_names)

@@ -1,0 +1,240 @@
+"""The table of all sample keys of a prepared dataset: written when it is prepared, or when it is first needed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from energon_nodes.core.errors import DatasetError
+from energon_nodes.storage import metadata, paths
+from energon_nodes.storage.key_building import KeyTableWriter
+from energon_nodes.storage.key_files import cached_table, local_copy
+from energon_nodes.storage.key_lookup import KeyTable, read_footer
+from energon_nodes.storage.remote import ask
+from energon_nodes.storage.writing import replacing
+
+__all__ = ["KEYS_FILE", "KeyTable", "belongs_to", "open_key_table", "write_key_table"]
+
+KEYS_FILE = "keys.table"
+"""The name of the table in `.nv-meta`. It is ours alone: Megatron-Energon looks things up in `index.sqlite`."""
+
+_SAMPLES = 8192  # so many are read from the database at a time
+_log = logging.getLogger("energon_nodes.storage")
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    # Another thread may have held it when the process forked; in the child nobody would release it.
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+_tables: WeakValueDictionary[tuple[str, str], KeyTable] = WeakValueDictionary()
+
+
+def write_key_table(root: str) -> str:
+    """Write the table of all keys from `index.sqlite` to `.nv-meta/keys.table`, whole or not at all.
+
+    Memory does not grow with the dataset but for 4 bytes a sample, and 30 at the end for a sixteenth of them:
+    10 million keys take about 150 MB while the table is made. The file has about 100 bytes for a sample of two parts;
+    reading it takes no memory of its own, the pages are shared.
+
+    Example:
+        >>> write_key_table("/no/such/dataset")
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.DatasetError: /no/such/dataset is not a prepared dataset: ...
+
+    Args:
+        root: A prepared dataset with `index.sqlite`, a local folder or a URL.
+
+    Returns:
+        The path of the table.
+
+    Raises:
+        DatasetError: There is no `index.sqlite`, or it does not belong to the other metadata.
+        OSError: The table cannot be written.
+    """
+    root = paths.local(root).rstrip("/")
+    info = metadata.read_info(root)
+    owner = belongs_to(root, info)
+    path = paths.join(root, f"{metadata.META_FOLDER}/{KEYS_FILE}")
+    with replacing(path) as partial:
+        _build(root, info, owner, partial)
+    return path
+
+
+def open_key_table(root: str) -> KeyTable:
+    """Open the table of all keys of a prepared dataset, and make it where there is none that is up to date.
+
+    It is made beside the dataset, or in the user's cache folder (`ENERGON_NODES_CACHE` names another) where the dataset
+    is remote or cannot be written to. All who open the same dataset in a process share one table.
+
+    Example:
+        >>> open_key_table("/no/such/dataset")
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.DatasetError: /no/such/dataset is not a prepared dataset: ...
+
+    Args:
+        root: A prepared dataset with `index.sqlite`, a local folder or a URL.
+
+    Returns:
+        The table.
+
+    Raises:
+        DatasetError: There is no `index.sqlite`, or it does not belong to the other metadata.
+        OSError: The dataset cannot be read.
+    """
+    root = paths.local(root).rstrip("/")
+    info = metadata.read_info(root)
+    owner = belongs_to(root, info)
+    with _lock:
+        known = _tables.get((root, owner))
+        if known is None:
+            known = _tables[root, owner] = _open(root, info, owner)
+        return known
+
+
+def belongs_to(root: str, info: metadata.Info) -> str:
+    """Return what a table is tied to: text that changes when a dataset is prepared again.
+
+    It holds `index.uuid`, the names and sample counts of the shards, the size of `index.sqlite`, and SQLite's counter
+    of changes in it. All of these survive a copy of the dataset, which the time of change does not; that stands in
+    for the first where there is no `index.uuid`.
+
+    Example:
+        >>> belongs_to("memory://no/such/dataset", metadata.Info({}))
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.DatasetError: memory://no/such/dataset has no .nv-meta/index.sqlite, ...
+
+    Args:
+        root: A prepared dataset.
+        info: What its info file says.
+
+    Returns:
+        The text.
+
+    Raises:
+        DatasetError: There is no `index.sqlite`.
+    """
+    database = paths.join(root, f"{metadata.META_FOLDER}/index.sqlite")
+    try:
+        size, changed = paths.identity(database)
+        head = paths.read_once(database, [24, 92], [28, 100])
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{root} has no {metadata.META_FOLDER}/index.sqlite, which lookup by key needs: prepare the dataset again. "
+            "None is written while a key stands in several places, because it would be ambiguous"
+        ) from None
+    try:
+        uuid = paths.read_text(paths.join(root, f"{metadata.META_FOLDER}/index.uuid")).strip()
+    except FileNotFoundError:
+        uuid = f"changed {changed}"
+    shards = hashlib.blake2b(digest_size=12)
+    for name, count in info.shard_counts.items():
+        shards.update(f"{name}\0{count}\0".encode("utf-8", "surrogateescape"))
+    return f"1 {uuid} {size} {head[0].hex()} {head[1].hex()} {shards.hexdigest()}"
+
+
+def _open(root: str, info: metadata.Info, owner: str) -> KeyTable:
+    names = tuple(info.shard_counts)
+    beside = paths.join(root, f"{metadata.META_FOLDER}/{KEYS_FILE}")
+    origin = (open_key_table, (root,))
+    if not paths.is_url(root):
+        table = _fresh(beside, owner, names, origin)
+        if table is not None:
+            return table
+        try:
+            write_key_table(root)
+        except OSError as error:
+            _log.info("no key table beside %s (%s); it is kept in the cache folder", root, error)
+        else:
+            table = _fresh(beside, owner, names, origin)
+            if table is not None:
+                return table
+    with cached_table(root, owner, lambda path: _make(root, beside, info, owner, path)) as fd:
+        return KeyTable(fd, names, origin)
+
+
+def _fresh(path: str, owner: str, names: tuple[str, ...], origin: Any) -> KeyTable | None:
+    """Open a table if it is there, whole, and made from the dataset as it is now."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        footer = read_footer(fd)
+        return KeyTable(fd, names, origin) if footer is not None and footer.get("belongs_to") == owner else None
+    finally:
+        os.close(fd)
+
+
+def _make(root: str, beside: str, info: metadata.Info, owner: str, path: str) -> None:
+    """Write a table to a file in the cache folder: a copy of a remote one that is up to date, or a new one."""
+    if paths.is_url(root) and paths.exists(beside):
+        ask(beside, "copy", lambda fs, name: fs.get_file(name, path))
+        if _fresh(path, owner, (), None) is not None:
+            return
+    _build(root, info, owner, path)
+
+
+def _build(root: str, info: metadata.Info, owner: str, path: str) -> None:
+    with local_copy(paths.join(root, f"{metadata.META_FOLDER}/index.sqlite")) as database, open(path, "wb+") as file:
+        writer = KeyTableWriter(file, os.path.dirname(path) or ".")
+        try:
+            for arguments in _rows(database, info):
+                writer.add(*arguments)
+        except sqlite3.DatabaseError as error:
+            raise DatasetError(f"{root}: index.sqlite cannot be read ({error}); prepare the dataset again") from error
+        repeated = writer.finish(owner)
+        if repeated:
+            raise DatasetError(f"{root}: index.sqlite holds keys twice; prepare the dataset again")
+
+
+def _rows(database: str, info: metadata.Info) -> Iterator[tuple[Any, ...]]:
+    """Yield what `KeyTableWriter.add` takes, some thousand samples at a time, in the order of the dataset."""
+    connection = sqlite3.connect(f"file:{quote(os.path.abspath(database))}?mode=ro&immutable=1", uri=True)
+    with closing(connection):
+        connection.text_factory = bytes  # keys are not always UTF-8
+        for shard, (name, count) in enumerate(info.shard_counts.items()):
+            found = connection.execute("SELECT count(*) FROM samples WHERE tar_file_id = ?", (shard,)).fetchone()[0]
+            if found != count:
+                raise DatasetError(
+                    f"index.sqlite has {found} samples of the shard {name!r}, {metadata.META_FOLDER}/.info.json says "
+                    f"{count}: the files are out of step; prepare the dataset again"
+                )
+            for first in range(0, count, _SAMPLES):
+                yield _chunk(connection, shard, first, min(count, first + _SAMPLES))
+
+
+def _chunk(connection: sqlite3.Connection, shard: int, first: int, stop: int) -> tuple[Any, ...]:
+    where = "WHERE tar_file_id = ? AND sample_index >= ? AND sample_index < ? ORDER BY tar_file_id, sample_index"
+    samples = connection.execute(
+        f"SELECT sample_index, sample_key, byte_offset, byte_size FROM samples {where}", (shard, first, stop)
+    ).fetchall()
+    # This order is that of an index which holds all that is asked for; rows of a sample stand in the order of names.
+    parts = connection.execute(
+        "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
+        f"{where}, part_name, content_byte_offset",
+        (shard, first, stop),
+    ).fetchall()
+    numbers, keys, offsets, sizes = zip(*samples, strict=True)
+    if numbers != tuple(range(first, stop)):
+        raise DatasetError(f"index.sqlite does not number the samples of shard {shard} in turn; prepare it again")
+    owners, names, starts, lengths = zip(*parts, strict=True) if parts else ((), (), (), ())
+    counts = np.bincount(np.array(owners, np.int64) - first, minlength=stop - first)
+    texts = {name: name.decode("utf-8", "surrogateescape") for name in set(names)}
+    return shard, keys, offsets, sizes, counts, map(texts.__getitem__, names), starts, lengths
