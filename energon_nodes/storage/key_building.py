@@ -63,6 +63,7 @@ class KeyTableWriter:
         part_names: Iterable[str] = (),
         part_offsets: Integers = (),
         part_sizes: Integers = (),
+        numbers: Integers | None = None,
     ) -> None:
         """Add samples of a shard, behind those that were added before.
 
@@ -75,6 +76,7 @@ class KeyTableWriter:
             part_names: The name of each part, sample by sample.
             part_offsets: Where the content of each lies in the shard.
             part_sizes: The bytes of its content.
+            numbers: The number of each sample in the shard; None counts on from where the last call ended.
         """
         count = len(keys)
         lengths = np.fromiter(map(len, keys), np.int64, count)
@@ -84,7 +86,7 @@ class KeyTableWriter:
         rows["key"] = self._key_end + np.cumsum(lengths) - lengths
         rows["part"] = self._part_end + np.cumsum(counts) - counts
         first = self._numbers.get(shard, 0)
-        rows["number"] = np.arange(first, first + count)
+        rows["number"] = np.arange(first, first + count) if numbers is None else numbers
         parts = np.empty(len(part_offsets), PART)
         parts["offset"], parts["size"] = part_offsets, part_sizes
         parts["name"] = np.fromiter(map(self._ids.__getitem__, part_names), np.uint32, len(parts))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from energon_nodes.storage import paths
 from energon_nodes.storage.index import Offsets
 from energon_nodes.storage.layout import Layout
 from energon_nodes.storage.reading import Group, PartFilter, Read, Sample, Span, read_group
+
+if TYPE_CHECKING:
+    from energon_nodes.storage.key_search import KeySearch
 
 __all__ = ["Place", "Plan", "ShardSet"]
 
@@ -97,7 +100,7 @@ class ShardSet:
         self._first = [0, *accumulate(self.counts)]
         self.count = self._first[-1]
         self._folder = paths.join(root, "")
-        self._offsets = offsets
+        self.offsets = offsets
         self._excluded = excluded or {}
         self.origin = origin
         self._known: list[Layout] = []
@@ -125,6 +128,32 @@ class ShardSet:
         text = "".join(f"{name}\0{count}\0" for name, count in zip(self.names, self.counts, strict=True))
         return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
+    def find_many(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Find samples by their keys.
+
+        A prepared dataset has a table of all keys, or gets one at the first call. For shards that were never prepared
+        the headers of all samples are read once.
+
+        Args:
+            keys: Keys, as `__key__` of the samples has them.
+
+        Returns:
+            The global index of each, int64 of the shape of `keys`: -1 where the split has no such sample or excludes
+            it, and the first place in a shard that stands twice.
+
+        Raises:
+            DatasetError: A key is in several places of shards that were never prepared, or the metadata are wrong.
+            OSError: The headers cannot be read.
+        """
+        return self._search.find_many(keys)
+
+    @cached_property
+    def _search(self) -> KeySearch:
+        # Imported here: with sqlite3 it takes 10 ms, and most datasets are only streamed.
+        from energon_nodes.storage.key_search import KeySearch
+
+        return KeySearch(self, self._excluded)
+
     def locate(self, index: int) -> Place:
         """Find the shard, the number in it, and the byte offset of a sample.
 
@@ -141,7 +170,7 @@ class ShardSet:
         self._check(index, index)
         shard = bisect_right(self._first, index) - 1
         number = index - self._first[shard]
-        begins, _ = self._offsets.neighbours(shard, number, number + 1)
+        begins, _ = self.offsets.neighbours(shard, number, number + 1)
         return Place(self.names[shard], number, int(begins[0]))
 
     def read(
@@ -218,7 +247,7 @@ class ShardSet:
                 shard = bisect_right(self._first, index) - 1
                 number = index - self._first[shard]
                 count = min(left, self.counts[shard] - number)
-                begins, ends = self._offsets.neighbours(shard, number, number + count)
+                begins, ends = self.offsets.neighbours(shard, number, number + count)
                 spans.append(self._span(shard, np.arange(number, number + count), begins, ends))
                 index, left = index + count, left - count
         return spans
@@ -231,13 +260,13 @@ class ShardSet:
         for start, stop in pairwise([0, *cuts.tolist(), len(wanted)]):
             shard = int(shards[start])
             numbers = wanted[start:stop] - self._first[shard]
-            begins, ends = self._offsets.entries(shard, numbers)
+            begins, ends = self.offsets.entries(shard, numbers)
             spans.append(self._span(shard, numbers, begins, ends))
         return spans
 
     def _span(self, shard: int, numbers: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Span:
         name = self.names[shard]
-        problems, excluded = self._offsets.problems(shard), self._excluded.get(name, _NOTHING)
+        problems, excluded = self.offsets.problems(shard), self._excluded.get(name, _NOTHING)
         path = f"{self._folder}{name}"
         return Span(path, name, self._first[shard], numbers, begins, ends, problems, excluded)
 
