@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from energon_nodes.combinators.batch import Batch
-from energon_nodes.combinators.blend import Blend, blend
+from energon_nodes.combinators.blend import Blend, blend, blend_epochized, mix_batches
 from energon_nodes.combinators.concat import Concat, concat
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.combinators.filter import Filter
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from energon_nodes.loading.loader import Loader
     from energon_nodes.loading.state import merge_states
     from energon_nodes.recipes.datasets import dataset
+    from energon_nodes.recipes.lint import lint
+    from energon_nodes.recipes.problems import Problem
     from energon_nodes.samples.collate import Collate, collate
     from energon_nodes.samples.decode import Decoder
     from energon_nodes.samples.field_map import FieldMap
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
         VQAOCRSample,
         VQASample,
     )
+    from energon_nodes.sources.jsonl import Jsonl, jsonl
     from energon_nodes.sources.shards import Shards, shards
 
 __all__ = [
@@ -105,6 +108,7 @@ __all__ = [
     "ImageSample",
     "InterleavedSample",
     "Items",
+    "Jsonl",
     "Key",
     "Limit",
     "Loader",
@@ -116,6 +120,7 @@ __all__ = [
     "ParallelMap",
     "PipelineDataset",
     "Prefetch",
+    "Problem",
     "Repeat",
     "RestoreError",
     "Sample",
@@ -139,6 +144,7 @@ __all__ = [
     "Zip",
     "add_verb",
     "blend",
+    "blend_epochized",
     "buffer",
     "collate",
     "concat",
@@ -146,7 +152,10 @@ __all__ = [
     "gather_state",
     "import_type",
     "items",
+    "jsonl",
+    "lint",
     "merge_states",
+    "mix_batches",
     "register_encoder",
     "registered_nodes",
     "scatter_state",
@@ -167,6 +176,8 @@ _LATER = {
     "Loader": "energon_nodes.loading.loader",
     "merge_states": "energon_nodes.loading.state",
     "dataset": "energon_nodes.recipes.datasets",
+    "lint": "energon_nodes.recipes.lint",
+    "Problem": "energon_nodes.recipes.problems",
     "Collate": "energon_nodes.samples.collate",
     "collate": "energon_nodes.samples.collate",
     "Decoder": "energon_nodes.samples.decode",
@@ -186,6 +197,8 @@ _LATER = {
     "VidQASample": "energon_nodes.samples.types",
     "VQAOCRSample": "energon_nodes.samples.types",
     "VQASample": "energon_nodes.samples.types",
+    "Jsonl": "energon_nodes.sources.jsonl",
+    "jsonl": "energon_nodes.sources.jsonl",
     "Shards": "energon_nodes.sources.shards",
     "shards": "energon_nodes.sources.shards",
 }

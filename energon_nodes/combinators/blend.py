@@ -1,24 +1,25 @@
-"""`blend`: mix several sources by weight."""
+"""`blend`: mix several sources by weight, or each so many times in a pass."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from itertools import accumulate
-from math import inf, isfinite
+from math import inf, isfinite, isinf
 from typing import Literal, TypeVar
 
+from energon_nodes.combinators.batch import Batch
+from energon_nodes.combinators.branch_order import ByWeight, Exact, Mixing
 from energon_nodes.combinators.calls import check_sources
 from energon_nodes.combinators.concat import locate_in_branch, restore_branches, total_length
-from energon_nodes.core.fields import state
-from energon_nodes.core.node import Node
-from energon_nodes.core.randomness import Draws
+from energon_nodes.combinators.repeat import Repeat
+from energon_nodes.core.fields import state, tuning
+from energon_nodes.core.node import Node, add_verb
 from energon_nodes.core.restore import Key
 
-__all__ = ["Blend", "blend"]
+__all__ = ["Blend", "blend", "blend_epochized", "mix_batches"]
 
 X = TypeVar("X")
+OnEnd = Literal["drop", "stop", "repeat"]
 
 
 class Blend(Node[X], verb="blend"):
@@ -35,65 +36,139 @@ class Blend(Node[X], verb="blend"):
 
     Args:
         sources: The nodes to read from.
-        weights: One positive number for each source; only their ratios count. None: all equal.
+        weights: One positive number for each source; only their ratios count. None: all equal. "length": every source
+            gives all its elements, in an order that is random over the whole pass.
         on_end: What happens when a source ends. "drop": the others go on, until all have ended.
             "stop": the blend ends. "repeat": that source starts its next pass, so the blend has no end.
+        mixing: "random": each source is drawn at random. "smooth": the elements of each are spread evenly, so that
+            every stretch has the mixture within a few elements, and so has one output of every stream of a loader.
+        name: What `loader.set_weights` calls this blend.
         seed: A seed for this node; None takes the one of the loader.
 
     Raises:
-        ValueError: If the weights are not positive, or not as many as the sources.
+        ValueError: If the weights are not positive, or not as many as the sources; or lengths that they need are not
+            known.
     """
 
     sources: tuple[Node[X], ...]
     _: KW_ONLY
-    weights: Sequence[float] | None = None
-    on_end: Literal["drop", "stop", "repeat"] = "drop"
+    weights: Sequence[float] | Literal["length"] | None = None
+    on_end: OnEnd = "drop"
+    mixing: Mixing = "random"
+    name: str | None = tuning(default=None)
     seed: int | None = None
     drawn: int = state(int)
     ended: list[int] = state(list)
     started: list[int] = state(list)
+    current: list[float] = state(list, per_pass=False)  # weights that took the place of the configured ones
 
     def check(self) -> None:
         check_sources("blend", self.sources)
-        if self.weights is not None:
-            self.weights = [float(weight) for weight in self.weights]  # plain numbers are compared on load
-        weights = [1.0] * len(self.sources) if self.weights is None else self.weights
-        if len(weights) != len(self.sources):
-            raise ValueError(
-                f"blend needs one weight for each source, got {len(weights)} for {len(self.sources)} sources"
-            )
-        if not all(weight > 0 and isfinite(weight) for weight in weights):
-            raise ValueError(f"blend needs positive, finite weights, got {weights}; leave out a source with weight 0")
         if self.on_end not in ("drop", "stop", "repeat"):
             raise ValueError(f'blend needs on_end="drop", "stop" or "repeat", got {self.on_end!r}')
+        if self.mixing not in ("random", "smooth"):
+            raise ValueError(f'blend needs mixing="random" or "smooth", got {self.mixing!r}')
+        if isinstance(self.weights, str):
+            self._check_lengths()
+        elif self.weights is not None:
+            self.weights = self.checked(self.weights)
+
+    def _check_lengths(self) -> None:
+        if self.weights != "length":
+            raise ValueError(f'blend needs numbers as weights, "length" or None, got {self.weights!r}')
+        if self.on_end != "drop":
+            raise ValueError(f'blend(weights="length") needs on_end="drop", got {self.on_end!r}: all sources end')
+        for source in self.sources:
+            length = source.length(0, 1)
+            if length is None or isinf(length):
+                what = "has no end" if length else "has no known length"
+                raise ValueError(f'blend(weights="length") needs sources of known length, and {source!r} {what}')
+
+    def checked(self, weights: Sequence[float]) -> list[float]:
+        """Return weights as a list of floats, one for each source.
+
+        Raises:
+            TypeError: They are no sequence.
+            ValueError: They are not positive and finite numbers, or not as many as the sources.
+        """
+        if isinstance(weights, (str, bytes, Mapping)) or not hasattr(weights, "__iter__"):
+            raise TypeError(f"blend needs a sequence of weights, one for each source, got {weights!r}")
+        numbers = [float(weight) for weight in weights]  # plain numbers are compared on load
+        if len(numbers) != len(self.sources):
+            raise ValueError(
+                f"blend needs one weight for each source, got {len(numbers)} for {len(self.sources)} sources"
+            )
+        if not all(weight > 0 and isfinite(weight) for weight in numbers):
+            raise ValueError(f"blend needs positive, finite weights, got {numbers}; leave out a source with weight 0")
+        return numbers
+
+    def change(self, weights: Sequence[float]) -> None:
+        """Go on with other weights, in this pass and those that follow; they are part of the state.
+
+        Raises:
+            ValueError: The weights do not fit, or the blend has none.
+        """
+        if self.weights == "length":
+            raise ValueError(f'{self!r} gives every source as often as it is long; its weights="length" cannot be set')
+        self.current = self.checked(weights)
+        self.stop()
 
     def run(self) -> Iterator[tuple[X, Key]]:
+        seed = self.context.seed if self.seed is None else self.seed
+        if self.weights == "length" and self.mixing == "random":
+            yield from self._run_exactly(seed)
+            return
         context = self.context
-        seed = context.seed if self.seed is None else self.seed
-        draws = Draws(seed, "blend", self.identity, context.stream, context.streams, self.epoch)
+        order = ByWeight(self.mixing, (seed, self.identity, self.epoch), context.stream, context.streams)
+        weights = self._weights()
         pairs = [source.pairs() for source in self.sources]
+        repeats = self.on_end == "repeat"
+        fresh = [branch not in self.started for branch in range(len(pairs))]
         while not self.ended or (self.on_end != "stop" and len(self.ended) < len(pairs)):
             open_branches = [branch for branch in range(len(pairs)) if branch not in self.ended]
-            weights = [1.0 if self.weights is None else float(self.weights[branch]) for branch in open_branches]
-            bounds = list(accumulate(weights))
-            scale = bounds[-1] / 4294967296.0
-            bounds[-1] = float("inf")  # rounding must not draw past the last one
-            while True:
-                branch = open_branches[bisect_right(bounds, draws.word(self.drawn) * scale)]
+            branch = -1
+            for branch in order.branches(self.drawn, open_branches, [weights[branch] for branch in open_branches]):
                 try:
                     value, key = next(pairs[branch])
                 except StopIteration:
                     break
                 self.drawn += 1
-                if self.on_end == "repeat" and branch not in self.started:
+                if repeats and fresh[branch]:
+                    fresh[branch] = False
                     self.started.append(branch)
                 yield value, (branch, *key)
-            if self.on_end == "repeat" and branch in self.started:
+            else:
+                continue
+            if repeats and branch in self.started:
                 self.started.remove(branch)
+                fresh[branch] = True
                 self.sources[branch].rewind()
                 pairs[branch] = self.sources[branch].pairs()
             else:
                 self.ended = [*self.ended, branch]
+
+    def _run_exactly(self, seed: int) -> Iterator[tuple[X, Key]]:
+        """Give every source its number of draws; one that has fewer elements, because some failed, loses only them."""
+        context = self.context
+        order = Exact(self._lengths(), (seed, self.identity, context.stream, context.streams, self.epoch))
+        pairs = [source.pairs() for source in self.sources]
+        while self.drawn < order.total:
+            for branch in order.branches(self.drawn):
+                for value, key in pairs[branch]:
+                    self.drawn += 1
+                    yield value, (branch, *key)
+                    break
+                else:
+                    self.drawn += 1
+
+    def _weights(self) -> Sequence[float]:
+        if self.weights == "length":
+            return [float(length) or 1.0 for length in self._lengths()]  # an empty one ends when it is drawn
+        return self.current or self.weights or [1.0] * len(self.sources)
+
+    def _lengths(self) -> list[int]:
+        context = self.context
+        return [int(source.length(context.stream, context.streams) or 0) for source in self.sources]
 
     def restore_many(self, keys: Sequence[Key]) -> list[X]:
         return restore_branches(self.sources, keys)
@@ -114,8 +189,10 @@ class Blend(Node[X], verb="blend"):
 
 def blend(
     *sources: Node[X],
-    weights: Sequence[float] | None = None,
-    on_end: Literal["drop", "stop", "repeat"] = "drop",
+    weights: Sequence[float] | Literal["length"] | None = None,
+    on_end: OnEnd = "drop",
+    mixing: Mixing = "random",
+    name: str | None = None,
     seed: int | None = None,
 ) -> Node[X]:
     """Mix several sources: each element comes from a source drawn at random by weight.
@@ -128,15 +205,106 @@ def blend(
 
     Args:
         *sources: The nodes to read from.
-        weights: One positive number for each source; only their ratios count. None: all equal.
+        weights: One positive number for each source; only their ratios count. None: all equal. "length": every source
+            gives all its elements, in an order that is random over the whole pass.
         on_end: What happens when a source ends. "drop": the others go on, until all have ended.
             "stop": the blend ends. "repeat": that source starts its next pass, so the blend has no end.
+        mixing: "random": each source is drawn at random. "smooth": the elements of each are spread evenly, so that
+            every stretch has the mixture within a few elements, and so has one output of every stream of a loader.
+        name: What `loader.set_weights` calls this blend.
         seed: A seed for this node; None takes the one of the loader.
 
     Returns:
         A node of the mixture.
 
     Raises:
-        ValueError: If the weights are not positive, or not as many as the sources.
+        TypeError: If the weights are no sequence.
+        ValueError: If the weights are not positive, or not as many as the sources; or lengths that they need are not
+            known.
     """
-    return Blend(sources, weights=weights, on_end=on_end, seed=seed)
+    return Blend(sources, weights=weights, on_end=on_end, mixing=mixing, name=name, seed=seed)
+
+
+def blend_epochized(
+    repetitions: Mapping[Node[X], float] | Sequence[tuple[Node[X], float]],
+    *,
+    mixing: Mixing = "random",
+    seed: int | None = None,
+) -> Node[X]:
+    """Mix sources so that one pass has each of them a given number of times, exactly.
+
+    A pass has every element of a source `floor(n)` times, and of the rest a fraction that moves on from pass
+    to pass, see `repeat`. The counts of a pass are always the same, under any number of streams.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> rare, usual = en.items(["r"]), en.items("abcd")
+        >>> pipeline = en.blend_epochized({rare: 3, usual: 1.5})
+        >>> len(pipeline), sorted(pipeline), sorted(pipeline)
+        (9, ['a', 'a', 'b', 'b', 'c', 'd', 'r', 'r', 'r'], ['a', 'b', 'c', 'c', 'd', 'd', 'r', 'r', 'r'])
+
+    Args:
+        repetitions: How often each source is gone through in a pass, a positive number; pairs of source and number where
+            one source stands twice.
+        mixing: "random" or "smooth", as for `blend`.
+        seed: A seed for the order of the mixture; None takes the one of the loader.
+
+    Returns:
+        A node of the mixture.
+
+    Raises:
+        ValueError: If a number is not positive, or a source's length is not known or infinite.
+    """
+    pairs = list(repetitions.items()) if isinstance(repetitions, Mapping) else list(repetitions)
+    for source, count in pairs:
+        if not _is_positive(count):
+            raise ValueError(
+                f"blend_epochized needs positive, finite repetitions, got {count!r} for {source!r}; leave out a source "
+                "that is not wanted"
+            )
+    sources = tuple([source if count == 1 else Repeat(source, count) for source, count in pairs])
+    return Blend(sources, weights="length", mixing=mixing, seed=seed)
+
+
+def _is_positive(count: object) -> bool:
+    return isinstance(count, (int, float)) and not isinstance(count, bool) and 0 < count < inf
+
+
+@add_verb
+def mix_batches(
+    source: Node[X],
+    *others: Node[X],
+    size: int,
+    weights: Sequence[float] | None = None,
+    on_end: OnEnd = "drop",
+    mixing: Mixing = "random",
+    drop_last: bool = False,
+    seed: int | None = None,
+) -> Node[list[X]]:
+    """Mix batches of several sources: all elements of a batch come from one source.
+
+    It is `blend(source.batch(size), ...)`; batch the sources yourself for other sizes or collations.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> sorted(en.items("aaaa").mix_batches(en.items("bbbb"), size=2))
+        [['a', 'a'], ['a', 'a'], ['b', 'b'], ['b', 'b']]
+
+    Args:
+        source: The first source.
+        *others: The other sources.
+        size: The number of elements in a batch.
+        weights: One positive number for each source, of batches; None: all equal.
+        on_end: What happens when a source ends, see `blend`.
+        mixing: "random" or "smooth", see `blend`.
+        drop_last: Whether a last batch with fewer elements is left out.
+        seed: A seed for the order of the mixture; None takes the one of the loader.
+
+    Returns:
+        A node of lists.
+
+    Raises:
+        ValueError: If `size` is less than 1, or the weights do not fit.
+    """
+    batches = tuple([Batch(one, size, drop_last=drop_last) for one in (source, *others)])
+    return Blend(batches, weights=weights, on_end=on_end, mixing=mixing, seed=seed)

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
-from math import floor, inf, isinf
-from typing import TypeVar
+from math import ceil, floor, inf, isinf
+from typing import Any, TypeVar
 
+from energon_nodes.core import graph
 from energon_nodes.core.fields import state
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
@@ -25,7 +26,12 @@ class Repeat(Node[X], verb="repeat"):
 
     Every repetition is the source's next pass, so a shuffled source gives another order in each.
     With a fraction the last repetition is a part of a pass: `repeat(1.5)` over 9 elements gives 13
-    in total, under any number of streams. Without end means as long as there are elements: a stream without
+    in total, under any number of streams and in every pass. The part goes on where that of the pass before stopped, so
+    over several passes all elements come equally often: `repeat(0.25)` goes through the source once in four passes.
+    In a shuffled source a rest that is too short for one more part is given up, since the next pass could give the
+    same elements again: no element comes more than twice in a pass of `repeat(1.5)`.
+
+    Without end means as long as there are elements: a stream without
     any ends, and so does one whose source gave none in a hundred passes in a row.
 
     Example:
@@ -34,6 +40,9 @@ class Repeat(Node[X], verb="repeat"):
         [1, 2, 1, 2]
         >>> len(list(en.items(range(9)).repeat(1.5)))
         13
+        >>> half = en.items("abcd").repeat(0.5)
+        >>> list(half), list(half)
+        (['a', 'b'], ['c', 'd'])
 
     Args:
         source: The node to read from.
@@ -49,6 +58,9 @@ class Repeat(Node[X], verb="repeat"):
     seen: int = state(int)
     taken: int = state(int)
     empty: int = state(int)
+    place: Any = state(lambda: None, per_pass=False)  # of the source, in the pass of which parts are given
+    parts: int = state(int, per_pass=False)  # how many parts that pass has had
+    whole: Any = state(lambda: None)  # of the source, behind its last whole pass, while a part is given
 
     def check(self) -> None:
         if self.n is not None and not (_is_number(self.n) and 0 <= self.n < inf):
@@ -80,11 +92,59 @@ class Repeat(Node[X], verb="repeat"):
             if self.n is None or self.done < self.n:
                 self.source.rewind()
         if self.done < self.n:
-            quota = self._quota(self.context.stream, self.context.streams)
+            yield from self._part(self._quota(self.context.stream, self.context.streams))
+
+    def _part(self, quota: int) -> Iterator[tuple[X, Key]]:
+        """Deliver the part of a pass that is due; `rewind` notes where it has stopped."""
+        if self.place is not None and self.whole is None and not self.taken:
+            if self._has_another_part():
+                self.whole = self.source.snapshot()  # a pass that has not begun
+                self._move(self.place)
+            else:
+                self.place, self.parts = None, 0
+        while self.taken < quota:
+            for pair in islice(self.source.pairs(), quota - self.taken):
+                self.taken += 1
+                yield pair
             if self.taken < quota:
-                for pair in islice(self.source.pairs(), quota - self.taken):
-                    self.taken += 1
-                    yield pair
+                if self.whole is None:
+                    return
+                self._move(self.whole)
+                self.whole, self.place, self.parts = None, None, 0
+
+    def _has_another_part(self) -> bool:
+        """Return whether the pass that parts are taken from goes on, in all streams alike.
+
+        In another pass a shuffled source may give an element to another stream.
+        """
+        if not any(node.draws_random() for node in graph.walk(self.source)):
+            return True  # it goes round
+        streams = self.context.streams
+        lengths = [self.source.length(stream, streams) for stream in range(streams)]
+        if any(length is None for length in lengths):
+            return self.seen >= (self.parts + 1) * self._quota(self.context.stream, streams)
+        quotas = [self._quota(stream, streams) for stream in range(streams)]
+        return all((length or 0) >= (self.parts + 1) * quota for length, quota in zip(lengths, quotas, strict=True))
+
+    def rewind(self) -> None:
+        self.stop()
+        if self.n is not None:
+            if self.done + 1 > self.n > self.done and (self.taken or self.whole is not None):
+                self.place = self.source.snapshot()
+                self.parts += 1
+                if self.whole is not None:
+                    self._move(self.whole)
+            for _ in range(self.done, ceil(self.n) - 1):  # left early: all streams begin the same pass of the source
+                self.source.rewind()
+        super().rewind()
+
+    def _move(self, place: Any) -> None:
+        """Put the source to a place; what its nodes have dropped stays counted."""
+        nodes = list(graph.walk(self.source))
+        counts = [(node.skipped, node.failed) for node in nodes]
+        self.source.load(place)
+        for node, (skipped, failed) in zip(nodes, counts, strict=True):
+            node.skipped, node.failed = skipped, failed
 
     def _is_over(self) -> bool:
         """Return whether it is in vain to wait for an element of the source."""

@@ -5,6 +5,8 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
+from energon_nodes.combinators.blend import OnEnd
+from energon_nodes.combinators.branch_order import Mixing
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
 from energon_nodes.core.share import ErrorPolicy
@@ -49,8 +51,10 @@ class Verbs(Generic[T]):
     def blend(
         self: Verbs[X],
         *sources: Node[X],
-        weights: Sequence[float] | None = None,
-        on_end: Literal["drop", "stop", "repeat"] = "drop",
+        weights: Sequence[float] | Literal["length"] | None = None,
+        on_end: OnEnd = "drop",
+        mixing: Mixing = "random",
+        name: str | None = None,
         seed: int | None = None,
     ) -> Node[X]:
         """Mix several sources: each element comes from a source drawn at random by weight."""
@@ -162,6 +166,18 @@ class Verbs(Generic[T]):
         on_error: ErrorPolicy | None = None,
     ) -> Node[Y]:
         """Apply `fn` to every element."""
+
+    def mix_batches(
+        self: Verbs[X],
+        *others: Node[X],
+        size: int,
+        weights: Sequence[float] | None = None,
+        on_end: OnEnd = "drop",
+        mixing: Mixing = "random",
+        drop_last: bool = False,
+        seed: int | None = None,
+    ) -> Node[list[X]]:
+        """Mix batches of several sources: all elements of a batch come from one source."""
 
     @overload
     def parallel_map(

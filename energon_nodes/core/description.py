@@ -35,7 +35,9 @@ def registered_nodes() -> dict[str, type[Node[Any]]]:
     return dict(_registry)
 
 
-@dataclass_transform(field_specifiers=(fields.state, fields.buffer, fields.tuning, fields.shared, fields.scratch))
+@dataclass_transform(
+    eq_default=False, field_specifiers=(fields.state, fields.buffer, fields.tuning, fields.shared, fields.scratch)
+)
 class Description(BaseNode[T], Verbs[T]):
     """Hold the configuration of a node; `Node` adds how it runs.
 
@@ -44,6 +46,7 @@ class Description(BaseNode[T], Verbs[T]):
     """
 
     verb: ClassVar[str | None] = None
+    in_checkpoints: ClassVar[bool] = True  # False for nodes that watch only: they come and go between save and load
     _config: ClassVar[tuple[dataclasses.Field[Any], ...]] = ()
     _by_kind: ClassVar[dict[str, tuple[dataclasses.Field[Any], ...]]] = {}
     _sources: tuple[Node[Any], ...]

@@ -134,6 +134,7 @@ def check_format(version: Any) -> None:
 
 def signature(node: Node[Any]) -> tuple[Any, ...]:
     """Return the graph as nested plain data: type, what shapes the order, sources."""
+    node = _in_checkpoints(node)
     config = {field.name: _shaping(getattr(node, field.name)) for field in node._config if kind_of(field) == "config"}  # pyright: ignore[reportPrivateUsage]
     config = {name: value for name, value in config.items() if value is not NotImplemented}
     return (type(node).__name__, config | node.facts(), tuple([signature(source) for source in node.sources_of()]))
@@ -158,6 +159,7 @@ def _shaping(value: Any) -> Any:
 
 def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     """Compare a saved signature with this graph."""
+    node = _in_checkpoints(node)
     where = f"at {place}" if place else "at the root"
     try:
         name, config, below = saved
@@ -167,6 +169,10 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     if name != type(node).__name__:
         raise StateError(f"the checkpoint holds a {name} where this pipeline has a {type(node).__name__} ({where})")
     own = signature(node)[1]
+    for setting in node._config:  # pyright: ignore[reportPrivateUsage]
+        # A release before the setting did what its default does now.
+        if setting.name in own and setting.name not in config and getattr(node, setting.name) is setting.default:
+            del own[setting.name]
     for field in [*own, *(field for field in config if field not in own)]:
         if _tuples(config.get(field)) != own.get(field):
             meaning = ", which stands for the names, order and counts of the shards" if field == "fingerprint" else ""
@@ -180,6 +186,13 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     for number, (source, part) in enumerate(zip(sources, below, strict=True)):
         step = "source" if len(sources) == 1 else f"sources[{number}]"
         check_graph(source, part, f"{place}.{step}" if place else step)
+
+
+def _in_checkpoints(node: Node[Any]) -> Node[Any]:
+    """Return the first node from here down that checkpoints know of."""
+    while not node.in_checkpoints:
+        (node,) = node.sources_of()
+    return node
 
 
 def _tuples(value: Any) -> Any:

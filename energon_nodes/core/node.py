@@ -285,11 +285,14 @@ class Node(Description[T], abstract=True):
         """Go to the point of a snapshot; the buffers stay lazy."""
         self.stop()
         self.clear()
+        for field in self._by_kind.get("state", ()):
+            setattr(self, field.name, field.default_factory())  # type: ignore[misc]
         try:
             (self.epoch, self.skipped, self.failed), own, below = snapshot
             parts = list(zip(self.sources_of(), below, strict=True))
             for field in self._by_kind.get("state", ()):
-                setattr(self, field.name, decode_value(own[field.name]))
+                if field.name in own:  # a release before the field has had its first value
+                    setattr(self, field.name, graph.copy_plain(own[field.name], f"{field.name} of {self!r}"))
             for field in self._by_kind.get("buffer", ()):
                 if field.name in own:
                     kind = ColumnBuffer if field.metadata["columns"] else Buffer

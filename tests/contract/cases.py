@@ -245,6 +245,36 @@ CASES = [
         once=True,
         total=15,
     ),
+    Case(
+        "blend: spread evenly",
+        lambda: en.blend(numbers(9), en.items("abcdefg", shuffle=True), weights=[2, 1], mixing="smooth"),
+        once=True,
+        total=16,
+    ),
+    Case(
+        "blend: by length",
+        lambda: en.blend(numbers(9), numbers(7, shuffle=True), en.items([]), weights="length"),
+        once=True,
+        total=16,
+    ),
+    Case(
+        "blend: by length, some fail",
+        lambda: en.blend(
+            en.items(f.Broken(9, {2, 3}), on_error="skip"), numbers(7), weights="length", mixing="random"
+        ).shuffle(3),
+        lengths=False,
+    ),
+    Case(
+        "blend: so many times each, spread evenly",
+        lambda: en.blend_epochized({numbers(5): 2.5, numbers(3, shuffle=True): 1}, mixing="smooth"),
+        total=15,
+    ),
+    Case("blend: so many times each", lambda: en.blend_epochized({numbers(5, shuffle=True): 2.5, numbers(3): 1})),
+    Case(
+        "blend: of batches",
+        lambda: numbers(9, shuffle=True).mix_batches(numbers(8).map(f.double), size=2, weights=[2, 1]),
+    ),
+    Case("repeat: a third, several passes of parts", lambda: numbers(8, shuffle=True).shuffle(3).repeat(0.3)),
     Case("blend: with a seed of its own", lambda: en.blend(numbers(5), numbers(6), seed=4), once=True, total=11),
     # ---- deep
     Case(
