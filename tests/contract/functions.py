@@ -52,6 +52,11 @@ def pair(value: Any) -> tuple[str, Any]:
     return ("x", value)
 
 
+def digits(value: Any) -> int:
+    """Return the sum of the digits of what is in nested data, which many share."""
+    return sum(int(digit) for number in flat(value) for digit in str(abs(number)))
+
+
 def odd(value: Any) -> bool:
     return sum(flat(value)) % 2 == 1
 
@@ -228,3 +233,47 @@ def tars(samples: int = 23, in_shard: int = 5, cut: bool = False) -> str:
 
 def number_of(sample: dict[str, Any]) -> int:
     return int(sample["__key__"])
+
+
+def size_of(value: Any) -> int:
+    """Give any element a length from 0 to 9."""
+    return sum(flat(value)) % 10
+
+
+def fails_to_measure(value: Any) -> int:
+    return size_of(fails_at_five(value))
+
+
+def halved(value: Any) -> Any:
+    """Shorten what is too long; the lengths of the results are below 5."""
+    return ("short", sum(flat(value)) % 5 - 5)
+
+
+def pairs_of_three(values: list[Any]) -> list[list[Any]]:
+    """Choose packs of three from the largest on, as long as there are enough."""
+    ordered = sorted(values, key=lambda value: (-sum(flat(value)), repr(value)))
+    return [ordered[at : at + 3] for at in range(0, len(ordered) - 2, 3)]
+
+
+def every_second(values: list[Any]) -> list[list[int]]:
+    """Choose every second element, by position, as packs of up to two."""
+    numbers = list(range(0, len(values), 2))
+    return [numbers[at : at + 2] for at in range(0, len(numbers), 2)]
+
+
+def refuses_small_buffers(values: list[Any]) -> list[list[Any]]:
+    return [values[:2], values[2:]] if sum(flat(values)) % 3 else []
+
+
+def parts_of(values: list[Any]) -> Iterator[Any]:
+    """Combine a pack into none, one or two outputs."""
+    for number in range(len(values) % 3):
+        yield (number, tuple(values))
+
+
+def remainder(value: Any) -> int:
+    return sum(flat(value)) % 3
+
+
+def remainder_and_size(value: Any) -> tuple[tuple[str, int], int]:
+    return ("rest", sum(flat(value)) % 3), 2 + sum(flat(value)) % 3
