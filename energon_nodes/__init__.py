@@ -18,18 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.blend import Blend, blend, blend_epochized, mix_batches
+from energon_nodes.combinators.collect_garbage import CollectGarbage
 from energon_nodes.combinators.concat import Concat, concat
 from energon_nodes.combinators.epochize import Epochize
 from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
+from energon_nodes.combinators.group_by import GroupBy
+from energon_nodes.combinators.hangs import Hang
 from energon_nodes.combinators.limit import Limit
+from energon_nodes.combinators.log import Log
 from energon_nodes.combinators.map import Map
+from energon_nodes.combinators.pack import Pack
+from energon_nodes.combinators.pack_to import PackTo
+from energon_nodes.combinators.packing_strategies import pack_lengths
 from energon_nodes.combinators.parallel_map import ParallelMap
 from energon_nodes.combinators.prefetch import Prefetch
 from energon_nodes.combinators.repeat import Repeat
 from energon_nodes.combinators.shuffle import Shuffle
 from energon_nodes.combinators.skip import Skip
+from energon_nodes.combinators.slice_window import SliceWindow
+from energon_nodes.combinators.sort_window import SortWindow
 from energon_nodes.combinators.tap import Tap
+from energon_nodes.combinators.watchdog import Watchdog
 from energon_nodes.combinators.with_keys import WithKeys
 from energon_nodes.combinators.zip import Zip
 from energon_nodes.combinators.zip import zip_nodes as zip
@@ -45,6 +55,7 @@ from energon_nodes.core.errors import (
     SkipSample,
     StateError,
     TrustError,
+    WatchdogError,
     WorkerError,
 )
 from energon_nodes.core.fields import buffer, scratch, shared, state, tuning
@@ -64,8 +75,10 @@ if TYPE_CHECKING:
     from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.problems import Problem
     from energon_nodes.samples.collate import Collate, collate
+    from energon_nodes.samples.concat_tokens import ConcatTokens, concat_tokens
     from energon_nodes.samples.decode import Decoder
     from energon_nodes.samples.field_map import FieldMap
+    from energon_nodes.samples.packed import PackedTokens
     from energon_nodes.samples.padding import Pad
     from energon_nodes.samples.sample import CrudeSample, Sample
     from energon_nodes.samples.type_names import import_type
@@ -91,8 +104,10 @@ __all__ = [
     "Buffer",
     "CaptioningSample",
     "Collate",
+    "CollectGarbage",
     "ColumnBuffer",
     "Concat",
+    "ConcatTokens",
     "Context",
     "CrudeSample",
     "DatasetError",
@@ -104,6 +119,8 @@ __all__ = [
     "FieldMap",
     "Filter",
     "FlatMap",
+    "GroupBy",
+    "Hang",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
@@ -112,10 +129,14 @@ __all__ = [
     "Key",
     "Limit",
     "Loader",
+    "Log",
     "Map",
     "MultiChoiceVQASample",
     "Node",
     "OCRSample",
+    "Pack",
+    "PackTo",
+    "PackedTokens",
     "Pad",
     "ParallelMap",
     "PipelineDataset",
@@ -131,6 +152,8 @@ __all__ = [
     "SimilarityInterleavedSample",
     "Skip",
     "SkipSample",
+    "SliceWindow",
+    "SortWindow",
     "StateError",
     "Tap",
     "TextSample",
@@ -138,6 +161,8 @@ __all__ = [
     "VQAOCRSample",
     "VQASample",
     "VidQASample",
+    "Watchdog",
+    "WatchdogError",
     "WithKeys",
     "WorkerError",
     "Wrap",
@@ -148,6 +173,7 @@ __all__ = [
     "buffer",
     "collate",
     "concat",
+    "concat_tokens",
     "dataset",
     "gather_state",
     "import_type",
@@ -156,6 +182,7 @@ __all__ = [
     "lint",
     "merge_states",
     "mix_batches",
+    "pack_lengths",
     "register_encoder",
     "registered_nodes",
     "scatter_state",
@@ -182,6 +209,9 @@ _LATER = {
     "collate": "energon_nodes.samples.collate",
     "Decoder": "energon_nodes.samples.decode",
     "FieldMap": "energon_nodes.samples.field_map",
+    "ConcatTokens": "energon_nodes.samples.concat_tokens",
+    "PackedTokens": "energon_nodes.samples.packed",
+    "concat_tokens": "energon_nodes.samples.concat_tokens",
     "Pad": "energon_nodes.samples.padding",
     "CrudeSample": "energon_nodes.samples.sample",
     "Sample": "energon_nodes.samples.sample",

@@ -46,15 +46,15 @@ class GroupBy(Node[Y], verb="group_by"):
 
     Args:
         source: The node to read from.
-        criterion: `criterion(value)` returns the key of its group: a string, a number, a tuple of such, or another hashable
-            that checkpoints can hold. Without `batch_size` it returns `(key, size)`, with one size for each key. An
-            element for which it fails is in no group.
+        criterion: `criterion(value)` returns the key of its group: a string, a number, a tuple of such, or another
+            hashable that checkpoints can hold. Without `batch_size` it returns `(key, size)`, with one size for each
+            key. An element for which it fails is in no group.
         batch_size: The number of elements in a batch, at least 1; None takes what the criterion returns.
         collate: Makes the batch from the list of its members; None leaves the list.
         leftovers: What becomes of groups that are not full: "emit" or "drop"; `skipped` counts what is dropped.
         max_open: The most groups that are open at a time, at least 1. If there is one more, the one that has waited
-            longest for a member is closed as it is, and treated as a leftover; the log says so once. None sets no bound: then
-            memory grows with the number of keys.
+            longest for a member is closed as it is, and treated as a leftover; the log says so once. None sets no
+            bound: then memory grows with the number of keys.
         on_error: What happens to an element that `criterion`, or a batch that `collate`, refuses: "raise", "skip" or
             `callable(error, key)`; None takes the loader's.
 
@@ -169,7 +169,7 @@ class GroupBy(Node[Y], verb="group_by"):
     def _number_of(self, name: Any, size: int) -> int:
         """Return the number of an open group, which may be new."""
         try:
-            number = self.numbers.get(name)
+            number, encoded = self.numbers.get(name), None
             if number is None:
                 encoded = encode_value(name)
                 again = decode_value(encoded)

@@ -28,14 +28,15 @@ class Pack(Packs[Y], Node[Y], verb="pack"):
     """Gather elements into packs that `select` chooses from a buffer.
 
     For packs of bounded length there is `pack_to`, which needs no `select`. The buffer is filled to `buffer_size`
-    elements, `select` is called with the list of them, and the packs that it returns are delivered one by one; meanwhile
-    the buffer fills up again, and when all are delivered `select` is called again. At the end of a pass it gets what
-    is left, until it chooses nothing any more. The buffer is per stream.
+    elements, `select` is called with the list of them, and the packs that it returns are delivered one by one;
+    meanwhile the buffer fills up again, and when all are delivered `select` is called again. At the end of a pass it
+    gets what is left, until it chooses nothing any more. The buffer is per stream.
 
     The state holds restore keys: of what waits, and of the packs that were chosen and not delivered yet. The key of a
     pack is the tuple of its members' keys; if `combine` is a generator, with the number of the output behind it. An
     element whose `encode` fails is left out of its pack and the others stay; a pack whose `combine` fails is
-    left out as a whole, and if `select` fails, the whole buffer. `skipped` counts the elements that were never selected.
+    left out as a whole, and if `select` fails, the whole buffer. `skipped` counts the elements that were never
+    selected.
 
     Example:
         >>> import energon_nodes as en
@@ -53,10 +54,11 @@ class Pack(Packs[Y], Node[Y], verb="pack"):
             number. None delivers the lists.
         buffer_size: How many elements are held: those waiting and those in chosen packs. At least 1.
         encode: `encode(value)`, or `encode(value, rng)` with `rng=True`, is called for each member of a pack when the
-            pack is about to be delivered: what is large is loaded for few elements at a time. None leaves them as they are.
+            pack is about to be delivered: what is large is loaded for few elements at a time. None leaves them as
+            they are.
         unselected: What becomes of elements that `select` leaves out: "keep" offers them again beside new
-            ones, "drop" drops them. If it chooses nothing from a full buffer, that is an error of the oldest element under
-            "keep", and of all under "drop", and the policy decides: there is no endless loop.
+            ones, "drop" drops them. If it chooses nothing from a full buffer, that is an error of the oldest element
+            under "keep", and of all under "drop", and the policy decides: there is no endless loop.
         by: "value", or "position" if `select` returns positions in its list in place of values.
         rng: As for `map`, for `encode`.
         seed: A seed for this node; None takes the one of the loader.
@@ -172,10 +174,10 @@ class Pack(Packs[Y], Node[Y], verb="pack"):
     def _choose(self, ended: bool) -> None:
         before = len(self.waiting)
         self.waiting.rebuild(partial(self.rebuilt, "waiting"))
-        self.failed += before - len(self.waiting)
+        self._count_lost(before - len(self.waiting))
         values = list(self.waiting.values)
         try:
-            chosen = self.live("select")(list(values)) if values else []
+            chosen: Iterable[Iterable[Any]] = self.live("select")(list(values)) if values else ()
             packs = [pack for pack in _positions(chosen, values, self.by) if pack]
         except Exception as error:
             keys = self._let_go(len(values))

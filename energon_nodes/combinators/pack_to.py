@@ -96,7 +96,7 @@ class PackTo(Packs[Y], Node[Y]):
             try:
                 length = measure(value)
                 if not 0 <= length <= capacity:
-                    value, length = self._fitting(value, length)  # noqa: PLW2901
+                    value, length = self._fitting(value, length)
             except Exception as error:
                 self.unmeasured = self.fail(error, key, value, self.unmeasured)
                 continue
@@ -109,8 +109,8 @@ class PackTo(Packs[Y], Node[Y]):
     def _measure(self, value: Any) -> int:
         measure = self.live("measure")
         if isinstance(measure, str):
-            part = value[measure] if isinstance(value, dict) else getattr(value, measure)
-            return len(cast("Any", part))
+            part: Any = cast("Any", value)[measure] if isinstance(value, dict) else getattr(value, measure)
+            return len(part)
         length = measure(value)
         try:
             return index(length)
@@ -271,10 +271,12 @@ def pack_to(
         strategy: "best_fit", "knapsack", "first_fit" or "sequential", see `pack_lengths`. "sequential" keeps the order
             of the elements and holds no more than a pack and the element behind it.
         oversize: What becomes of an element that is longer than the capacity: "error" (the policy decides whether
-            that is raised or skipped), "alone" (it makes a pack of its own), or a function that returns a shorter value.
+            that is raised or skipped), "alone" (it makes a pack of its own), or a function that returns a shorter
+            value.
         max_per_pack: The most members of a pack; None sets no bound.
         encode: `encode(value)`, or `encode(value, rng)` with `rng=True`, is called for each member of a pack when the
-            pack is about to be delivered: what is large is loaded for few elements at a time. The length is that before.
+            pack is about to be delivered: what is large is loaded for few elements at a time. The length is that
+            before it.
         rng: As for `map`, for `encode`.
         seed: A seed for this node; None takes the one of the loader.
         pure: As for `map`, for `encode` and `combine`.

@@ -33,17 +33,18 @@ def pack_lengths(
 ) -> list[list[int]]:
     """Distribute lengths over packs of at most `capacity`: the choice that `pack_to` makes, without a pipeline.
 
-    | strategy | what it does | order |
-    |---|---|---|
-    | `best_fit` | the longest first, each into the open pack with the least room for it (best fit decreasing) | by oldest |
-    | `knapsack` | one pack after the other: the longest that is left, then always the longest that fits | by oldest |
-    | `first_fit` | in the order given, each into the first pack that has room for it | as opened |
-    | `sequential` | in the order given, each into the last pack, or else into a new one (next fit) | kept whole |
+    | strategy | what it does |
+    |---|---|
+    | `best_fit` | the longest first, each into the open pack with the least room for it (best fit decreasing) |
+    | `knapsack` | one pack after the other: the longest that is left, then always the longest that fits |
+    | `first_fit` | in the order given, each into the first pack that has room for it |
+    | `sequential` | in the order given, each into the last pack, or else into a new one (next fit) |
 
     Over all lengths at once, the first two need at most 11/9 of the fewest packs possible, and one more (Johnson,
-    "Near-optimal bin packing algorithms", MIT 1973), `first_fit` 1.7 times and `sequential` twice as many. Of many short
-    lengths all but the last make packs that are almost full. Members of a pack stand in the order given, and packs in the order of their first
-    members: packs of long members do not all come first. The result depends on nothing but the arguments.
+    "Near-optimal bin packing algorithms", MIT 1973), `first_fit` 1.7 times and `sequential` twice as many. Of many
+    short lengths all but the last make packs that are almost full. Members of a pack stand in the order given, and
+    packs in the order of their first members: packs of long members do not all come first. The result depends on
+    nothing but the arguments.
 
     Example:
         >>> pack_lengths([5, 7, 3, 4, 1], 10)
@@ -292,7 +293,7 @@ _ASSIGN: dict[str, _Assign] = {
 
 
 def _descending(lengths: NDArray[np.int64], capacity: int) -> tuple[NDArray[np.int64], int, int]:
-    """Return lengths, each in one integer with its position counted from the end, the longest and first of all first."""
+    """Return the longest first, and of equal ones the first: length and position from the end in one integer each."""
     shift = max(len(lengths).bit_length(), 1)
     if capacity.bit_length() + shift > _CODE_BITS:
         raise ValueError(f"packing {len(lengths)} lengths together needs capacity < 2**{_CODE_BITS - shift}")

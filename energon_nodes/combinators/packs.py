@@ -96,6 +96,10 @@ class Packs(Node[Y], abstract=True):
         self.due = _picked(waiting, order[::-1], np.repeat(sizes, sizes)[::-1])
         self.waiting = _picked(waiting, rest, None)
 
+    def _count_lost(self, count: int) -> None:
+        """Count elements that could not be rebuilt after a resume, and were to be left out."""
+        self.failed += count
+
     # ---- delivering --------------------------------------------------------------------------
 
     def _deliver(self) -> Iterator[tuple[Y, Key]]:
@@ -134,7 +138,7 @@ class Packs(Node[Y], abstract=True):
             values, keys = _cut(due, self.left)
             self.left = 0
             ready.extend(pair for pair in zip(values, keys, strict=True) if pair[0] is not DROPPED)
-            self.failed += len(values) - len(ready)
+            self._count_lost(len(values) - len(ready))
             return
         while self.left:
             last = len(due) - 1
@@ -150,7 +154,7 @@ class Packs(Node[Y], abstract=True):
             if error is not None:
                 self.streak = self.fail(error, key, value, self.streak)
             elif value is DROPPED:
-                self.failed += 1
+                self._count_lost(1)
             else:
                 self.streak = 0
 

@@ -114,6 +114,17 @@ CASES = [
     Case("map: fails and is skipped", lambda: numbers().map(f.fails_at_five, on_error="skip").batch(2), lengths=False),
     Case("tap", lambda: numbers().tap(f.itself), once=True, total=23),
     Case("tap: fails and is skipped", lambda: en.Tap(numbers(), f.skips_at_five), once=True, lengths=False),
+    Case("tap: a function with a state", lambda: numbers(9).tap(f.Counter()).batch(2)),
+    Case("log", lambda: numbers(shuffle=True).log(4), once=True, total=23),
+    Case("log: of batches", lambda: numbers().shuffle(4).log(2).batch(3).log(2, label="batches").shuffle(2)),
+    Case("gc", lambda: numbers(9, shuffle=True).gc(4), once=True, total=9),
+    Case("gc: of batches", lambda: numbers(9).map(f.text).batch(2).gc(2).repeat(2)),
+    Case("watchdog", lambda: numbers(shuffle=True).watchdog(60), once=True, total=23),
+    Case("watchdog: in the middle", lambda: numbers().shuffle(4).watchdog(60).batch(3).prefetch(2).watchdog(60)),
+    Case(
+        "watchdog: raises",
+        lambda: numbers(9, shuffle=True).shuffle(4).map(f.text).watchdog(60, on_timeout="raise").batch(2),
+    ),
     Case("with_keys", lambda: numbers(shuffle=True).with_keys(), once=True, total=23),
     Case("with_keys: of batches", lambda: numbers().batch(3).with_keys().shuffle(3), bytes_per_element=60),
     Case(
@@ -174,6 +185,23 @@ CASES = [
     Case("batch: collated", lambda: numbers(shuffle=True).batch(4, collate=f.stack).shuffle(2), bytes_per_element=80),
     Case("batch: collate fails", lambda: numbers().batch(2, collate=f.fails_at_five, on_error="skip"), lengths=False),
     Case("batch: of batches", lambda: numbers().batch(2).batch(3), bytes_per_element=60),
+    Case("slice_window", lambda: numbers(shuffle=True).slice_window(3), bytes_per_element=60),
+    Case("slice_window: steps", lambda: numbers().map(f.double).slice_window(4, 3, drop_last=False)),
+    Case("slice_window: gaps", lambda: numbers(shuffle=True).shuffle(4).slice_window(2, 5, drop_last=False).shuffle(3)),
+    Case("slice_window: larger than the data", lambda: numbers(3).slice_window(9)),
+    Case("slice_window: of windows", lambda: numbers().slice_window(2).slice_window(2).unbatch()),
+    Case("sort_window", lambda: numbers(shuffle=True).sort_window(6, f.digits), once=True, total=23),
+    Case(
+        "sort_window: in front of shuffled batches",
+        lambda: numbers(shuffle=True).map(f.text).sort_window(6, f.digits, reverse=True).batch(2).shuffle(2),
+        bytes_per_element=60,
+    ),
+    Case(
+        "sort_window: fails and is skipped",
+        lambda: numbers(shuffle=True).sort_window(5, f.fails_at_five, on_error="skip").shuffle(3),
+        lengths=False,
+        once=True,
+    ),
     # ---- counts
     Case("limit", lambda: numbers(shuffle=True).limit(11), once=True, total=11),
     Case("limit: none", lambda: numbers().limit(0), once=True, total=0),
@@ -217,6 +245,114 @@ CASES = [
         "shuffle: keys of many shapes",
         lambda: en.concat(numbers(9), numbers(6).batch(2)).shuffle(5),
         bytes_per_element=60,
+    ),
+    # ---- groups and packs
+    Case("group_by", lambda: numbers(shuffle=True).group_by(f.remainder, 3), bytes_per_element=60),
+    Case(
+        "group_by: sizes of the criterion, collated",
+        lambda: numbers(shuffle=True).group_by(f.remainder_and_size, collate=f.total_of).shuffle(2),
+        bytes_per_element=120,
+    ),
+    Case(
+        "group_by: few are open, short ones are dropped",
+        lambda: numbers(shuffle=True).group_by(f.size_of, 2, max_open=3, leftovers="drop"),
+        bytes_per_element=60,
+    ),
+    Case(
+        "group_by: over passes, of jittered elements",
+        lambda: numbers(9).map(f.jitter, rng=True).repeat().shuffle(4).group_by(f.remainder, 2, max_open=2).epochize(7),
+        bytes_per_element=60,
+    ),
+    Case(
+        "group_by: criterion fails and is skipped",
+        lambda: numbers().group_by(f.fails_at_five, 2, collate=f.fails_at_five, on_error="skip", max_open=4),
+        bytes_per_element=60,
+    ),
+    Case(
+        "group_by: of what has no keys to restore by",
+        lambda: en.wrap(f.letters).group_by(f.vowel, 3).shuffle(2),
+        bytes_per_element=120,
+    ),
+    Case("pack", lambda: numbers(shuffle=True).pack(select=f.pairs_of_three, buffer_size=7)),
+    Case(
+        "pack: into any number of outputs, members encoded at random",
+        lambda: (
+            numbers(shuffle=True)
+            .pack(select=f.every_second, by="position", buffer_size=5, encode=f.jitter, rng=True, combine=f.parts_of)
+            .shuffle(3)
+        ),
+        bytes_per_element=120,
+    ),
+    Case(
+        "pack: what is not selected is dropped",
+        lambda: numbers().shuffle(4).pack(select=f.pairs_of_three, combine=f.total, buffer_size=5, unselected="drop"),
+    ),
+    Case(
+        "pack: refusing, and failing members",
+        lambda: numbers().pack(
+            select=f.refuses_small_buffers, buffer_size=4, encode=f.fails_at_five, combine=f.not_third, on_error="skip"
+        ),
+    ),
+    Case(
+        "pack: of what has no keys to restore by",
+        lambda: en.wrap(f.letters).pack(select=f.every_second, by="position", combine=f.parts_of, buffer_size=5),
+        bytes_per_element=60,
+    ),
+    Case(
+        "pack: with a state",
+        lambda: numbers(9).pack(select=f.pairs_of_three, encode=f.Counter(), buffer_size=4).shuffle(2),
+        bytes_per_element=160,
+    ),
+    Case("pack_to", lambda: numbers(shuffle=True).pack_to(12, length=f.size_of, buffer_size=9)),
+    Case(
+        "pack_to: in order, at most three",
+        lambda: numbers(shuffle=True).pack_to(
+            12, length=f.size_of, strategy="sequential", max_per_pack=3, encode=f.double, combine=f.total
+        ),
+    ),
+    Case(
+        "pack_to: too long ones are alone",
+        lambda: numbers(shuffle=True).pack_to(
+            7, length=f.size_of, buffer_size=6, oversize="alone", strategy="first_fit"
+        ),
+    ),
+    Case(
+        "pack_to: too long ones are shortened, into any number of outputs",
+        lambda: (
+            numbers()
+            .shuffle(5)
+            .pack_to(6, length=f.size_of, buffer_size=6, oversize=f.halved, strategy="knapsack", combine=f.parts_of)
+            .shuffle(3)
+        ),
+        bytes_per_element=120,
+    ),
+    Case(
+        "pack_to: fails and is skipped",
+        lambda: numbers().pack_to(
+            8,
+            length=f.fails_to_measure,
+            buffer_size=6,
+            encode=f.fails_at_five,
+            combine=f.fails_at_five,
+            on_error="skip",
+        ),
+    ),
+    Case(
+        "pack_to: keys of many shapes, over passes",
+        lambda: (
+            en.concat(numbers(9), numbers(6).batch(2))
+            .repeat()
+            .pack_to(20, length=f.size_of, buffer_size=8, encode=f.jitter, rng=True)
+            .epochize(5)
+        ),
+        bytes_per_element=60,
+    ),
+    Case(
+        "pack_to: of what has no keys to restore by",
+        lambda: (
+            en.wrap(f.letters).map(f.double).pack_to(6, length=len, buffer_size=5, strategy="sequential").shuffle(2)
+        ),
+        bytes_per_element=80,
     ),
     # ---- several sources
     Case("concat", lambda: en.concat(numbers(5), en.items("abc"), numbers(4, shuffle=True)), once=True, total=12),

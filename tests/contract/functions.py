@@ -275,5 +275,9 @@ def remainder(value: Any) -> int:
     return sum(flat(value)) % 3
 
 
+def vowel(value: Any) -> bool:
+    return value in "aeiou"
+
+
 def remainder_and_size(value: Any) -> tuple[tuple[str, int], int]:
     return ("rest", sum(flat(value)) % 3), 2 + sum(flat(value)) % 3
