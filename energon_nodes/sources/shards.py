@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import KW_ONLY
-from itertools import repeat
-from operator import length_hint
-from typing import Any
+from typing import Any, ClassVar
 
-from energon_nodes.core.checks import check_policy, check_size
-from energon_nodes.core.errors import ShardError
 from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
-from energon_nodes.core.randomness import fold
-from energon_nodes.core.restore import Key
-from energon_nodes.core.share import ErrorPolicy, part_of
-from energon_nodes.sources.read_ahead import read_batches
-from energon_nodes.sources.reading_order import ReadingOrder
-from energon_nodes.sources.subset import Bound, resolve_subset
+from energon_nodes.core.share import ErrorPolicy
+from energon_nodes.sources.numbered import Numbered, absolute
+from energon_nodes.sources.subset import Bound
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.open_shards import open_shards
-from energon_nodes.storage.paths import is_url
 from energon_nodes.storage.reading import PartFilter
 from energon_nodes.storage.shard_set import ShardSet
 
 __all__ = ["Shards", "shards"]
 
-_LENGTH = 100
-_LEAST_SEQUENCES = 100  # to permute; a small dataset has shorter ones
 Parts = Collection[str] | Callable[[str], bool]
 
 
-class Shards(Node[dict[str, Any]]):
+class Shards(Numbered):
     """Deliver the samples of tar shards; see `shards`, which makes it.
 
     Example:
@@ -45,6 +35,7 @@ class Shards(Node[dict[str, Any]]):
         (True, 1)
     """
 
+    family: ClassVar[str] = "shards"
     path: str | tuple[str, ...] = tuning()
     _: KW_ONLY
     split: str | None = None
@@ -67,103 +58,19 @@ class Shards(Node[dict[str, Any]]):
     length_used: int = shared()
 
     def check(self) -> None:
-        if self.sequence_length is not None:
-            check_size("shards", "sequence_length", self.sequence_length, 1)
-        check_size("shards", "parallel_sequences", self.parallel_sequences, 1)
-        check_policy("shards", self.on_error)
-        _wants(self.parts)
-        self.shard_set = open_shards(self.path, split=self.split, split_config=self.split_config, cache=self.cache)
-        self.first, stop = resolve_subset((0, "end") if self.subset is None else self.subset, self.shard_set.count)
-        self.count = stop - self.first
-        self.length_used = self.sequence_length or max(1, min(_LENGTH, self.count // _LEAST_SEQUENCES))
+        self.check_order()
+        self.wants()
+        self.begin(open_shards(self.path, split=self.split, split_config=self.split_config, cache=self.cache))
 
-    def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
-        self._count()
-        self.pending = None
-        epoch, order, wants, streak = self.epoch, self._order(), _wants(self.parts), 0
-        batches = read_batches(
-            self.shard_set,
-            order.indices,
-            self.taken,
-            order.count,
-            wants=wants,
-            first=self.first,
-            scattered=self.shuffled and self.length_used < 50 * self.parallel_sequences,
-        )
-        for indices, (samples, clean) in batches:
-            if clean:  # no Python code runs for its samples: how many are taken, the iterator over the indices knows
-                streak = 0
-                self.pending, self.group_end = iter(indices), self.taken + len(indices)
-                pairs: Any = zip(samples, zip(repeat(epoch), self.pending, strict=False), strict=False)
-                yield from pairs
-                self._count()
-                self.pending = None
-                continue
-            for sample, index in zip(samples, indices, strict=True):
-                self.taken += 1
-                if isinstance(sample, dict):
-                    streak = 0
-                    yield sample, (epoch, index)
-                elif sample is not None:
-                    streak = self.fail(sample, (epoch, index), None, streak)
-
-    def _count(self) -> None:
-        if self.pending is not None:
-            self.taken = self.group_end - length_hint(self.pending)
-
-    def snapshot(self) -> tuple[Any, ...]:
-        self._count()
-        return super().snapshot()
-
-    def _order(self) -> ReadingOrder:
-        key = None
-        if self.shuffled:
-            seed = self.context.seed if self.seed is None else self.seed
-            key = fold(seed, "shards", self.identity, self.epoch)
-        context = self.context
-        return ReadingOrder(self.count, self.length_used, key, self.parallel_sequences, context.stream, context.streams)
-
-    def restore_many(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
-        wanted = [index for _, index in keys]
-        wants = _wants(self.parts)
-        restored: list[dict[str, Any]] = []
-        while len(restored) < len(wanted):
-            for sample in self.shard_set.read(wanted[len(restored) : len(restored) + 1000], wants, 1 << 26):
-                if not isinstance(sample, dict):
-                    raise sample or ShardError(
-                        f"sample {wanted[len(restored)]} of {self.shard_set.root} is excluded by the dataset now; "
-                        "it was not when the checkpoint was made"
-                    )
-                restored.append(sample)
-        return restored
-
-    def locate(self, key: Key) -> str | None:
-        place = self.shard_set.locate(key[1])
-        return f"shard {place.shard!r} at byte {place.offset}"
-
-    def length(self, stream: int, streams: int) -> float | None:
-        start, stop = part_of(self.count, stream, streams)
-        return stop - start
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "samples": self.shard_set.count,
-            "sequence_length": self.length_used,
-            "fingerprint": self.shard_set.fingerprint,
-        }
-
-    def draws_random(self) -> bool:
-        return self.shuffled
+    def wants(self) -> PartFilter | None:
+        return _wants(self.parts)
 
     def describe(self) -> list[str]:
         """Return what `repr` shows."""
         shown = [repr(self.path)]
         shown += [f"split={self.split!r}"] if self.split else []
         shown += [f"{self.count} samples in {len(self.shard_set.names)} shards"]
-        shown += ["shuffle=True", f"sequence_length={self.length_used}"] if self.shuffled else []
-        shown += [f"parallel_sequences={self.parallel_sequences}"] if self.parallel_sequences > 1 else []
-        shown += [f"subset={self.subset!r}"] if self.subset else []
-        return shown
+        return shown + self.order_shown()
 
 
 def _wants(parts: Parts | None) -> PartFilter | None:
@@ -175,12 +82,6 @@ def _wants(parts: Parts | None) -> PartFilter | None:
     if isinstance(parts, str):
         raise ValueError(f'shards needs parts as a collection of names such as ["jpg", "txt"], got {parts!r}')
     return frozenset(parts).__contains__
-
-
-def _absolute(path: PathLike) -> str:
-    """Tie a path to the working directory of now: a program may change it, and workers have their own."""
-    text = os.fspath(path)
-    return text if is_url(text) else os.path.abspath(text)
 
 
 def shards(
@@ -245,7 +146,7 @@ def shards(
         ValueError: A setting is out of its range.
     """
     return Shards(
-        _absolute(path) if isinstance(path, str | os.PathLike) else tuple([_absolute(entry) for entry in path]),
+        absolute(path) if isinstance(path, str | os.PathLike) else tuple([absolute(entry) for entry in path]),
         split=split,
         shuffled=shuffle,
         seed=seed,

@@ -40,7 +40,7 @@ class Found(NamedTuple):
     names: tuple[str, ...]
 
 
-def find_shards(path: PathLike | Iterable[PathLike]) -> Found:
+def find_shards(path: PathLike | Iterable[PathLike], suffixes: tuple[str, ...] = SUFFIXES) -> Found:
     """Find the shards behind a folder, a file, a brace or glob pattern, or a list of these.
 
     A folder is searched with its subfolders; what it and a glob give is sorted folder by folder. Braces
@@ -56,6 +56,7 @@ def find_shards(path: PathLike | Iterable[PathLike]) -> Found:
 
     Args:
         path: Where the shards are.
+        suffixes: The endings of what is looked for in folders, the usual one first.
 
     Returns:
         Their common folder and their names.
@@ -69,25 +70,25 @@ def find_shards(path: PathLike | Iterable[PathLike]) -> Found:
             raise DatasetError("shards needs a path, got an empty one")
         if not _is_pattern(text) and paths.is_dir(text):
             root = text.rstrip("/") or text
-            names = paths.list_files(root, SUFFIXES)
+            names = paths.list_files(root, suffixes)
             if not names:
-                raise DatasetError(f"no shards (*.tar) in the folder {text} or below it")
+                raise DatasetError(f"no shards (*{suffixes[0]}) in the folder {text} or below it")
             return Found(root, tuple(names))
-        files = _files(text)
+        files = _files(text, suffixes)
     else:
-        files = [file for entry in path for file in _members(entry)]
+        files = [file for entry in path for file in _members(entry, suffixes)]
         if not files:
             raise DatasetError("shards needs at least one path, got an empty list")
     root = _common_folder(files)
     return Found(root, tuple(paths.relative(file, root) for file in files))
 
 
-def _members(path: PathLike) -> list[str]:
+def _members(path: PathLike, suffixes: tuple[str, ...]) -> list[str]:
     text = paths.local(path)
     if not _is_pattern(text) and paths.is_dir(text):
-        found = find_shards(text)
+        found = find_shards(text, suffixes)
         return [paths.join(found.root, name) for name in found.names]
-    return _files(text)
+    return _files(text, suffixes)
 
 
 def _is_pattern(text: str) -> bool:
@@ -96,7 +97,7 @@ def _is_pattern(text: str) -> bool:
     return paths.is_url(text) or not os.path.exists(text)  # a file may have brackets in its name
 
 
-def _files(text: str) -> list[str]:
+def _files(text: str, suffixes: tuple[str, ...]) -> list[str]:
     files: list[str] = []
     for name in expand(text) if _is_pattern(text) else [text]:
         if _GLOB.search(name) is None or not _is_pattern(name):
@@ -108,20 +109,20 @@ def _files(text: str) -> list[str]:
         else:
             matched = glob.glob(name, recursive=True)
         if not matched:
-            raise DatasetError(f"no file matches {name!r}{_nearest(name)}")
+            raise DatasetError(f"no file matches {name!r}{_nearest(name, suffixes)}")
         files += sorted((match for match in matched if not paths.is_dir(match)), key=lambda match: match.split("/"))
     if len(files) == 1 and not paths.exists(files[0]):
-        raise DatasetError(f"{files[0]} does not exist{_nearest(files[0])}")
+        raise DatasetError(f"{files[0]} does not exist{_nearest(files[0], suffixes)}")
     return files
 
 
-def _nearest(name: str) -> str:
+def _nearest(name: str, suffixes: tuple[str, ...]) -> str:
     """Say which shards are in the folder of a name that does not exist."""
     folder = paths.parent(name) or "."
     while _GLOB.search(folder) is not None:
         folder = paths.parent(folder) or "."
     try:
-        there = paths.list_files(folder, SUFFIXES)
+        there = paths.list_files(folder, suffixes)
     except (OSError, ValueError, ImportError):
         return f"; the folder {folder} cannot be listed"
     if not there:

@@ -20,7 +20,7 @@ from energon_nodes.storage.provenance import Origin, Sources
 from energon_nodes.storage.scan import Problem, refuse_compressed
 from energon_nodes.storage.tar import BLOCK, TarError, next_member, split_name
 
-__all__ = ["Group", "PartFilter", "Read", "Sample", "Span", "read_group"]
+__all__ = ["Group", "PartFilter", "Read", "Sample", "Span", "fetch_spans", "offsets_of", "read_group"]
 
 _FEW = 8  # samples; numpy costs more than it saves on fewer
 _LAYOUTS = 4  # different layouts that are tried in a group before the rest is read one by one
@@ -59,8 +59,8 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     """
     if not group.spans:
         return Read([], True)
-    buffer, failed = _fetch(group.spans)
-    begins, ends, starts, stops = _offsets(group.spans)
+    buffer, failed = fetch_spans(group.spans)
+    begins, ends, starts, stops = offsets_of(group.spans)
     aligned = not np.count_nonzero((begins | ends) & (BLOCK - 1))
     excludes = any(span.excluded for span in group.spans)
     known = any(span.problems for span in group.spans) or bool(failed)
@@ -91,8 +91,20 @@ def read_group(group: Group, order: NDArray[np.int64] | None = None) -> Read:
     return Read(samples, all(type(sample) is dict for sample in samples))
 
 
-def _offsets(spans: list[Span]) -> tuple[NDArray[np.int64], ...]:
-    """Return where samples begin and end, first in their shards, then in the buffer."""
+def offsets_of(spans: list[Span]) -> tuple[NDArray[np.int64], ...]:
+    """Return where samples begin and end, first in their shards, then in what `fetch_spans` gives.
+
+    Example:
+        >>> span = Span("/0.tar", "0.tar", 0, np.array([3]), np.array([512]), np.array([1536]), {}, frozenset())
+        >>> [places.tolist() for places in offsets_of([span])]
+        [[512], [1536], [0], [1024]]
+
+    Args:
+        spans: The samples of each shard, at least one.
+
+    Returns:
+        Four int64 arrays of shape `(samples,)`.
+    """
     if len(spans) == 1 and np.count_nonzero(spans[0].begins[1:] != spans[0].ends[:-1]) == 0:
         begins, ends = spans[0].begins, spans[0].ends
         return begins, ends, begins - begins[0], ends - begins[0]
@@ -116,8 +128,20 @@ def _read_alike(group: Group, buffer: bytes, starts: NDArray[np.int64], stops: N
     return table
 
 
-def _fetch(spans: list[Span]) -> tuple[bytes, dict[int, OSError]]:
-    """Read the bytes of all samples; shards that cannot be read give zeros and an error."""
+def fetch_spans(spans: list[Span]) -> tuple[bytes, dict[int, OSError]]:
+    """Read the bytes of all samples of spans, those that are neighbours in one read.
+
+    Example:
+        >>> fetch_spans([])
+        (b'', {})
+
+    Args:
+        spans: The samples of each shard.
+
+    Returns:
+        The bytes of one sample behind the other, and the errors of shards that cannot be read, by the number of the
+        span: zeros stand for their samples.
+    """
     wanted = [_ranges(span) for span in spans]
     try:
         return paths.gather(wanted), {}
