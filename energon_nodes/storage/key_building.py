@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.storage.key_lookup import MAGIC, PART, ROW, KeyTable
+from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, ROW, KeyTable
 
 __all__ = ["KeyTableWriter", "table_of"]
 
@@ -39,7 +39,7 @@ class KeyTableWriter:
     Example:
         >>> with tempfile.TemporaryFile() as file:
         ...     writer = KeyTableWriter(file)
-        ...     writer.add(0, [b"cat"], [0], [1536], [1], ["jpg"], [512], [900])
+        ...     writer.add(0, [b"cat"], [0], [1536], [1], ["jpg"], [0], [512], [900])
         ...     writer.finish(""), KeyTable(file.fileno(), ["0.tar"]).locate("cat", "jpg")
         ([], (0, 512, 900))
     """
@@ -60,7 +60,8 @@ class KeyTableWriter:
         offsets: Integers,
         sizes: Integers,
         part_counts: Integers = (),
-        part_names: Iterable[str] = (),
+        part_names: Sequence[str] = (),
+        part_name_numbers: Integers = (),
         part_offsets: Integers = (),
         part_sizes: Integers = (),
         numbers: Integers | None = None,
@@ -73,7 +74,8 @@ class KeyTableWriter:
             offsets: The first byte of each sample.
             sizes: The bytes of each sample.
             part_counts: How many parts each sample has; empty for no parts at all.
-            part_names: The name of each part, sample by sample.
+            part_names: Names of parts.
+            part_name_numbers: Which of these names each part has, sample by sample.
             part_offsets: Where the content of each lies in the shard.
             part_sizes: The bytes of its content.
             numbers: The number of each sample in the shard; None counts on from where the last call ended.
@@ -89,9 +91,12 @@ class KeyTableWriter:
         rows["number"] = np.arange(first, first + count) if numbers is None else numbers
         parts = np.empty(len(part_offsets), PART)
         parts["offset"], parts["size"] = part_offsets, part_sizes
-        parts["name"] = np.fromiter(map(self._ids.__getitem__, part_names), np.uint32, len(parts))
         if int(counts.sum()) != len(parts):
             raise ValueError(f"the samples have {int(counts.sum())} parts together, got {len(parts)}")
+        if len(parts):
+            ids = np.fromiter(map(self._ids.__getitem__, part_names), np.uint32, len(part_names))
+            parts["name"] = ids[np.asarray(part_name_numbers)]
+            parts["name"][_named_twice(counts, parts["name"])] |= NAMED_TWICE
         self._hashes.append(np.fromiter(map(crc32, keys), np.uint32, count))
         self._file.write(b"".join(keys))
         self._rows.write(rows.tobytes())
@@ -169,6 +174,16 @@ class _Numbered(dict[str, int]):
     def __missing__(self, name: str) -> int:
         self[name] = number = len(self)
         return number
+
+
+def _named_twice(counts: NDArray[np.int64], names: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Tell which parts have the name of another part of their sample."""
+    marks = (np.repeat(np.arange(len(counts)), counts) << 32) | names
+    order = np.argsort(marks, kind="stable")
+    same = marks[order[1:]] == marks[order[:-1]]
+    twice = np.zeros(len(marks), np.bool_)
+    twice[order[1:][same]] = twice[order[:-1][same]] = True
+    return twice
 
 
 def _slots(hashes: NDArray[np.uint32], bits: int, suspects: list[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:

@@ -23,9 +23,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.core.errors import DatasetError
+from energon_nodes.core.errors import DatasetError, ShardError
 
-__all__ = ["MAGIC", "PART", "ROW", "KeyTable", "encoded", "read_footer"]
+__all__ = ["MAGIC", "NAMED_TWICE", "PART", "ROW", "KeyTable", "encoded", "read_footer"]
 
 MAGIC = b"ENKEYS01"
 
@@ -39,6 +39,9 @@ One more row stands at the end, so that keys and parts end where those of the ne
 
 PART = np.dtype([("offset", "<i8"), ("size", "<i8"), ("name", "<u4")])
 """A part: where its content lies in the shard, and the number of its name."""
+
+NAMED_TWICE = 1 << 31
+"""Stands beside the number of a part's name where another part of the sample has that name too."""
 
 _ROW = struct.Struct("<qqqqII16xqq")  # a row, and where keys and parts of the next row begin
 _PART = struct.Struct("<qqI")
@@ -170,11 +173,12 @@ class KeyTable:
     def parts(self, row: int) -> dict[str, tuple[int, int]]:
         """Return the parts of a row by name, in the order of the shard: offset of the content in the shard, and size.
 
-        A name that stands twice in the sample has the last place, as it has for Megatron-Energon.
+        Of a name that stands twice in the sample the last place is returned.
         """
         first, stop = (int(place) for place in self.rows["part"][row : row + 2])
         found = self.part_rows[first:stop]
-        listed = zip(found["offset"].tolist(), found["size"].tolist(), found["name"].tolist(), strict=True)
+        numbers = (found["name"] & (NAMED_TWICE - 1)).tolist()
+        listed = zip(found["offset"].tolist(), found["size"].tolist(), numbers, strict=True)
         return {self.part_names[name]: (offset, size) for offset, size, name in sorted(listed)}
 
     def find(self, key: str) -> int:
@@ -190,9 +194,10 @@ class KeyTable:
         return -1
 
     def locate(self, key: str, part: str) -> tuple[int, int, int] | None:
-        """Return shard number, content offset and size of a part, or None; one call is what a lookup by name costs.
+        """Return shard number, content offset and size of a part, or None; this is what a lookup by name costs.
 
-        Where a name stands twice in a sample, the last place counts.
+        Raises:
+            ShardError: Two parts of the sample have this name.
         """
         try:
             data = key.encode()
@@ -215,13 +220,16 @@ class KeyTable:
             offset, size, name = _PART.unpack_from(mapped, self._parts_at + at * 20)
             if name == number:
                 return shard, offset, size
-        places = np.flatnonzero(self.part_rows["name"][part_at:part_end] == number)
-        if not len(places):
-            return None
-        at = int(places[-1])
-        self._hints[part] = at
-        offset, size, _ = _PART.unpack_from(mapped, self._parts_at + (part_at + at) * 20)
-        return shard, offset, size
+        names: list[int] = self.part_rows["name"][part_at:part_end].tolist()
+        if number in names:
+            self._hints[part] = at = names.index(number)
+            offset, size, _ = _PART.unpack_from(mapped, self._parts_at + (part_at + at) * 20)
+            return shard, offset, size
+        if number | NAMED_TWICE in names:
+            raise ShardError(
+                f"the file {key}.{part} stands twice in shard {self.shard_names[shard]!r}: write every name once"
+            )
+        return None
 
     def find_many(self, keys: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of keys, -1 where there is none: int64 of the length of `keys`."""

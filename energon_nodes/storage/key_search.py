@@ -146,7 +146,7 @@ def _keys_of(shards: ShardSet, names: list[str]) -> Iterator[tuple[Any, ...]]:
             whole = [at for at, key in enumerate(keys) if key is not None and first + at not in problems]
             found = [encoded(key) for key in (keys[at] for at in whole) if key is not None]
             chosen = np.array(whole, np.int64)
-            yield place, found, begins[chosen], (ends - begins)[chosen], (), (), (), (), first + chosen
+            yield place, found, begins[chosen], (ends - begins)[chosen], (), (), (), (), (), first + chosen
         if time.monotonic() - reported > _REPORT_AFTER:
             reported = time.monotonic()
             done = f"{place + 1} of {len(names)} shards in {reported - started:.0f} s"

@@ -23,7 +23,7 @@ from energon_nodes.storage.key_lookup import KeyTable, read_footer
 from energon_nodes.storage.remote import ask
 from energon_nodes.storage.writing import replacing
 
-__all__ = ["KEYS_FILE", "KeyTable", "belongs_to", "open_key_table", "write_key_table"]
+__all__ = ["KEYS_FILE", "KeyTable", "belongs_to", "describe_index", "open_key_table", "write_key_table"]
 
 KEYS_FILE = "keys.table"
 """The name of the table in `.nv-meta`. It is ours alone: Megatron-Energon looks things up in `index.sqlite`."""
@@ -130,23 +130,45 @@ def belongs_to(root: str, info: metadata.Info) -> str:
     Raises:
         DatasetError: There is no `index.sqlite`.
     """
-    database = paths.join(root, f"{metadata.META_FOLDER}/index.sqlite")
     try:
-        size, changed = paths.identity(database)
-        head = paths.read_once(database, [24, 92], [28, 100])
+        uuid = paths.read_text(paths.join(root, f"{metadata.META_FOLDER}/index.uuid")).strip()
+    except FileNotFoundError:
+        uuid = None
+    try:
+        return describe_index(paths.join(root, f"{metadata.META_FOLDER}/index.sqlite"), uuid, info)
     except FileNotFoundError:
         raise DatasetError(
             f"{root} has no {metadata.META_FOLDER}/index.sqlite, which lookup by key needs: prepare the dataset again. "
             "None is written while a key stands in several places, because it would be ambiguous"
         ) from None
-    try:
-        uuid = paths.read_text(paths.join(root, f"{metadata.META_FOLDER}/index.uuid")).strip()
-    except FileNotFoundError:
-        uuid = f"changed {changed}"
+
+
+def describe_index(database: str, uuid: str | None, info: metadata.Info) -> str:
+    """Return the text of `belongs_to` for an index that may not be in its place yet.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as made:
+        ...     describe_index(made.name, "7a", metadata.Info({"0.tar": 1})).split()[:3]
+        ['1', '7a', '0']
+
+    Args:
+        database: The file `index.sqlite`.
+        uuid: What `index.uuid` holds, None where there is no such file.
+        info: What the info file says.
+
+    Returns:
+        The text.
+
+    Raises:
+        OSError: The file does not exist or cannot be read.
+    """
+    size, changed = paths.identity(database)
+    head = paths.read_once(database, [24, 92], [28, 100])
     shards = hashlib.blake2b(digest_size=12)
     for name, count in info.shard_counts.items():
         shards.update(f"{name}\0{count}\0".encode("utf-8", "surrogateescape"))
-    return f"1 {uuid} {size} {head[0].hex()} {head[1].hex()} {shards.hexdigest()}"
+    return f"1 {uuid or f'changed {changed}'} {size} {head[0].hex()} {head[1].hex()} {shards.hexdigest()}"
 
 
 def _open(root: str, info: metadata.Info, owner: str) -> KeyTable:
@@ -236,5 +258,7 @@ def _chunk(connection: sqlite3.Connection, shard: int, first: int, stop: int) ->
         raise DatasetError(f"index.sqlite does not number the samples of shard {shard} in turn; prepare it again")
     owners, names, starts, lengths = zip(*parts, strict=True) if parts else ((), (), (), ())
     counts = np.bincount(np.array(owners, np.int64) - first, minlength=stop - first)
-    texts = {name: name.decode("utf-8", "surrogateescape") for name in set(names)}
-    return shard, keys, offsets, sizes, counts, map(texts.__getitem__, names), starts, lengths
+    different = {name: number for number, name in enumerate(sorted(set(names)))}
+    texts = [name.decode("utf-8", "surrogateescape") for name in different]
+    name_numbers = np.fromiter(map(different.__getitem__, names), np.int64, len(names))
+    return shard, keys, offsets, sizes, counts, texts, name_numbers, starts, lengths
