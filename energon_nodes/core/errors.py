@@ -9,12 +9,14 @@ __all__ = [
     "DecodeError",
     "EnergonNodesError",
     "FatalSampleError",
+    "NotInStoreError",
     "RestoreError",
     "SampleError",
     "ShardError",
     "SkipSample",
     "StateError",
     "TrustError",
+    "WatchdogError",
     "WorkerError",
     "annotate",
     "shown_key",
@@ -57,6 +59,19 @@ class ShardError(SampleError):
         >>> issubclass(ShardError, SampleError)
         True
     """
+
+
+class NotInStoreError(SampleError, KeyError):
+    """Report a name that a store does not have; the error policies apply to the sample that asked for it.
+
+    Example:
+        >>> print(NotInStoreError("no file 'a.jgp' in /data; did you mean 'a.jpg'?"))
+        no file 'a.jgp' in /data; did you mean 'a.jpg'?
+    """
+
+    def __str__(self) -> str:
+        # KeyError shows the text as a quoted literal.
+        return Exception.__str__(self)
 
 
 class DatasetError(EnergonNodesError, ValueError):
@@ -152,6 +167,24 @@ class FatalSampleError(EnergonNodesError):
         ... except FatalSampleError as error:
         ...     print(error, error.__notes__)
         the tokenizer is missing ["at node Map(fn=broken, on_error='skip')", 'restore key (0, 0)']
+    """
+
+
+class WatchdogError(FatalSampleError, TimeoutError):
+    """Report an element that did not come in the time that a watchdog allows.
+
+    Example:
+        >>> import energon_nodes as en, threading
+        >>> come = threading.Event()
+        >>> pipeline = en.items([1]).map(lambda value: come.wait()).watchdog(0.05, on_timeout="raise")
+        >>> try:
+        ...     next(pipeline)
+        ... except WatchdogError as error:
+        ...     print(str(error).partition(":")[0])
+        no element from Map(fn=<lambda>) for 0.1 s; it hangs in Map(fn=<lambda>)
+        >>> come.set()
+        >>> next(pipeline)
+        True
     """
 
 

@@ -117,8 +117,8 @@ CASES = [
     Case("tap: a function with a state", lambda: numbers(9).tap(f.Counter()).batch(2)),
     Case("log", lambda: numbers(shuffle=True).log(4), once=True, total=23),
     Case("log: of batches", lambda: numbers().shuffle(4).log(2).batch(3).log(2, label="batches").shuffle(2)),
-    Case("gc", lambda: numbers(9, shuffle=True).gc(4), once=True, total=9),
-    Case("gc: of batches", lambda: numbers(9).map(f.text).batch(2).gc(2).repeat(2)),
+    Case("gc", lambda: numbers(9, shuffle=True).gc(1000), once=True, total=9),
+    Case("gc: of batches", lambda: numbers(9).map(f.text).batch(2).gc(1000).repeat(2)),
     Case("watchdog", lambda: numbers(shuffle=True).watchdog(60), once=True, total=23),
     Case("watchdog: in the middle", lambda: numbers().shuffle(4).watchdog(60).batch(3).prefetch(2).watchdog(60)),
     Case(
