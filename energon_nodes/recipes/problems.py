@@ -105,9 +105,8 @@ class Problem:
     """Say what is wrong in one place of a dataset.
 
     Example:
-        >>> problem = Problem("repeated-part", "part 'jpg' stands twice", shard="0.tar", key="a", part="jpg", offset=512)
-        >>> print(problem)
-        error repeated-part: shard '0.tar' at byte 512, sample 'a': part 'jpg' stands twice: remove or rename one of them
+        >>> print(Problem("repeated-part", "part 'jpg' stands twice", shard="0.tar", key="a", offset=512))
+        error repeated-part: shard '0.tar' at byte 512, sample 'a': part 'jpg' stands twice: remove or ...
 
     Args:
         code: One of `KINDS`.

@@ -1,0 +1,1 @@
+"""The command line, `energon-nodes`: one command in a file."""
