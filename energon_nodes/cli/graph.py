@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -77,7 +77,7 @@ def _of_python(target: str) -> Node[Any]:
             f"{target} is a {type(found).__name__}, not a pipeline: name a pipeline, or a function without arguments "
             "that returns one"
         )
-    return found
+    return cast("Node[Any]", found)
 
 
 def _imported(name: str) -> ModuleType:

@@ -12,12 +12,12 @@ __all__ = ["columns", "plain_text", "print_json", "readable_size", "shortened"]
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, in ASCII: names of files may hold bytes that are no text.
+    r"""Print a value as JSON, in ASCII: names of files may hold bytes that are no text.
 
     Example:
         >>> print_json({"a": "é"})
         {
-          "a": "\\u00e9"
+          "a": "\u00e9"
         }
 
     Args:

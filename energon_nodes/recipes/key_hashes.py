@@ -59,8 +59,8 @@ class KeyHashes:
             file.write(records.tobytes())
 
     def _scratch(self) -> IO[bytes]:
-        file: IO[bytes] = self._open.enter_context(tempfile.TemporaryFile())
-        return file
+        file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the others, by `__exit__`
+        return self._open.enter_context(file)
 
     def repeated(self) -> Iterator[tuple[int, list[int]]]:
         """Give every hash that was added for more than one shard.

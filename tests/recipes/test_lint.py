@@ -8,6 +8,7 @@ import sqlite3
 import tarfile
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def write_sqlite(root: Path) -> None:
             offsets = np.frombuffer(path.with_suffix(".tar.idx").read_bytes(), "<u8").tolist()
             with tarfile.open(path) as archive:
                 members = archive.getmembers()
-            for index, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+            for index, (begin, end) in enumerate(pairwise(offsets)):
                 inside = [member for member in members if begin <= member.offset < end]
                 key = inside[0].name.partition(".")[0]
                 connection.execute("INSERT INTO samples VALUES (?,?,?,?,?)", (number, key, index, begin, end - begin))
