@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from math import inf, isfinite, isinf
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.branch_order import ByWeight, Exact, Mixing
 from energon_nodes.combinators.calls import check_sources
 from energon_nodes.combinators.concat import locate_in_branch, restore_branches, total_length
 from energon_nodes.combinators.repeat import Repeat
+from energon_nodes.core import graph
 from energon_nodes.core.fields import state, tuning
 from energon_nodes.core.node import Node, add_verb
 from energon_nodes.core.restore import Key
 
-__all__ = ["Blend", "blend", "blend_epochized", "mix_batches"]
+__all__ = ["Blend", "blend", "blend_epochized", "find_blend", "mix_batches"]
 
 X = TypeVar("X")
 OnEnd = Literal["drop", "stop", "repeat"]
@@ -244,8 +245,8 @@ def blend_epochized(
         (9, ['a', 'a', 'b', 'b', 'c', 'd', 'r', 'r', 'r'], ['a', 'b', 'c', 'c', 'd', 'd', 'r', 'r', 'r'])
 
     Args:
-        repetitions: How often each source is gone through in a pass, a positive number; pairs of source and number where
-            one source stands twice.
+        repetitions: How often each source is gone through in a pass, a positive number; pairs of source and number
+            where one source stands twice.
         mixing: "random" or "smooth", as for `blend`.
         seed: A seed for the order of the mixture; None takes the one of the loader.
 
@@ -264,6 +265,42 @@ def blend_epochized(
             )
     sources = tuple([source if count == 1 else Repeat(source, count) for source, count in pairs])
     return Blend(sources, weights="length", mixing=mixing, seed=seed)
+
+
+def find_blend(root: Node[Any], name: str | None) -> int:
+    """Return the number of a blend with weights among the nodes of a graph, in the order of `graph.walk`.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> find_blend(en.blend(en.items("a"), en.items("b")).batch(2), None)
+        1
+
+    Args:
+        root: The root of the graph.
+        name: Its name; None where there is only one.
+
+    Returns:
+        Its number, the root's being 0.
+
+    Raises:
+        ValueError: There is no such blend, or more than one.
+    """
+    blends = {
+        number: node
+        for number, node in enumerate(graph.walk(root))
+        if isinstance(node, Blend) and node.weights != "length"
+    }
+    found = [number for number, node in blends.items() if name is None or node.name == name]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(repr(node.name) for node in blends.values()) or "none"
+    if not found:
+        wanted = "a blend" if name is None else f"the blend {name!r}"
+        raise ValueError(f"the pipeline has not {wanted} whose weights can be set; the names of its blends: {known}")
+    raise ValueError(
+        f"the pipeline has {len(found)} blends that could be meant (their names: {known}): give each a name, "
+        "en.blend(..., name=...), and say which one"
+    )
 
 
 def _is_positive(count: object) -> bool:

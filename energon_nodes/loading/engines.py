@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
-from energon_nodes.loading.host import HOLE, Host
+from energon_nodes.loading.host import HOLE, Change, Host
 from energon_nodes.loading.pinning import can_pin, pin
 from energon_nodes.loading.topology import Topology
 
@@ -31,6 +31,10 @@ class Engine(Protocol):
 
     def next_pass(self) -> None:
         """Go to the beginning of the next pass of every stream."""
+        ...
+
+    def change(self, changes: dict[int, Change]) -> None:
+        """Plan a change of weights in each stream; iterators made before are out of date."""
         ...
 
     def outputs(self) -> Iterator[Any]:
@@ -71,6 +75,11 @@ class LocalEngine:
         for stream in self._streams:
             stream.rewind()
         self._go_to_due()
+
+    def change(self, changes: dict[int, Change]) -> None:
+        """Plan the changes in their streams."""
+        for number, change in changes.items():
+            self._host.stream(number).plan(change)
 
     @property
     def turn(self) -> int:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, cast
 
+from energon_nodes.combinators.blend import Blend
+from energon_nodes.core import graph
 from energon_nodes.core.errors import FatalSampleError, StateError
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import ENDED, NEXT, RUNNING, Header, body_of, entry, header_of
 
-__all__ = ["HOLE", "Host", "Stream"]
+__all__ = ["HOLE", "Change", "Host", "Stream"]
+
+Change = tuple[int, int, list[float]]
+"""A turn, the number of a blend among the nodes of the graph, and its weights from that turn on."""
 
 
 class _Hole:
@@ -38,12 +44,13 @@ class Stream:
         quota: How many turns a pass has; None: as many as the graph gives outputs.
     """
 
-    __slots__ = ("_errors", "_node", "_quota", "_run", "_start", "ended", "turns")
+    __slots__ = ("_changes", "_errors", "_node", "_quota", "_run", "_start", "ended", "turns")
 
     def __init__(self, node: Node[Any], quota: int | None) -> None:
         self._node = node
         self._quota = quota
         self._start: Any = None  # the beginning of the next pass, where outputs of it fill up this one
+        self._changes: list[Change] = []  # still to come, by turn
         self._errors = 0
         self._run: Any = None
         self.turns = 0
@@ -60,7 +67,10 @@ class Stream:
         """
         try:
             while not self.ended:
-                for value, _ in self._node.pairs():
+                self._change_weights()
+                pairs = self._node.pairs()
+                change = self._changes[0][0] if self._changes else None
+                for value, _ in pairs if change is None else islice(pairs, change - self.turns):
                     self.turns += 1
                     self._errors = 0
                     if self.turns == self._quota:
@@ -68,6 +78,8 @@ class Stream:
                     yield value
                     if self.ended:
                         return
+                if change is not None and self.turns >= change:
+                    continue
                 if self._quota is None:
                     self.ended = True
                 else:
@@ -105,23 +117,46 @@ class Stream:
             return value
         raise FatalSampleError("a whole pass of a stream gave no output: there is nothing to fill up its turns with")
 
+    def plan(self, change: Change) -> None:
+        """Change the weights of a blend when the turn of the change is due, or at once if it has been."""
+        self._run = None
+        self._changes = sorted([*self._changes, change], key=lambda planned: planned[0])
+
+    def _change_weights(self) -> None:
+        """Make the changes that are due, from the next draw of their blend on."""
+        while self._changes and self._changes[0][0] <= self.turns:
+            _, number, weights = self._changes[0]
+            blend = list(graph.walk(self._node))[number]
+            assert isinstance(blend, Blend)
+            # Threads that have pulled ahead go back to where the consumer is.
+            here = self._node.snapshot()
+            if self._start is not None:
+                self._node.load(self._start)
+                blend.change(weights)
+                self._start = self._node.snapshot()
+            self._node.load(here)
+            blend.change(weights)
+            self._changes = self._changes[1:]
+
     def state(self) -> bytes:
         """Return the entry of the stream for the loader's state."""
         header = Header(ENDED if self.ended else RUNNING, self.turns, self._errors)
-        return entry(header, (self._node.snapshot(), self._start))
+        changes = [self._changes] if self._changes else []
+        return entry(header, (self._node.snapshot(), self._start, *changes))
 
     def load(self, data: bytes) -> None:
         """Go to the point of an entry."""
         self._run = None
         header, body = header_of(data), body_of(data)
         try:
-            snapshot, start = body
+            snapshot, start, *changes = body
             self._node.load(start if header.phase == NEXT and start is not None else snapshot)
         except StateError:
             raise
         except (TypeError, ValueError, KeyError) as error:
             raise StateError(f"an entry of the checkpoint cannot be read ({error}); the file is damaged") from error
         self.turns, self._errors, self._start = header.turns, header.errors, start
+        self._changes = [(turn, number, list(weights)) for turn, number, weights in changes[0]] if changes else []
         self.ended = header.phase == ENDED
         if header.phase == NEXT:
             if start is None:
@@ -141,6 +176,8 @@ class Stream:
         self.turns = self._errors = 0
         self._start = None
         self.ended = False
+        # The pass before ended ahead of these.
+        self._changes = [(0, number, weights) for _, number, weights in self._changes]
 
     def stop(self) -> None:
         """Stop the threads and iterators of the graph."""

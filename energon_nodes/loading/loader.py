@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from energon_nodes.combinators.blend import Blend, find_blend
 from energon_nodes.core import graph
 from energon_nodes.core.checks import plain_int
 from energon_nodes.core.errors import StateError
@@ -134,6 +135,48 @@ class Loader(Generic[X]):
                 f"the checkpoint has {streams} streams, which cannot be spread evenly over "
                 f"{self._topology.world_size} ranks with {self._topology.num_workers} workers each"
             ) from error
+
+    # ---- steering it -------------------------------------------------------------------------
+
+    def set_weights(self, weights: Sequence[float], *, at_output: int | None = None, blend: str | None = None) -> None:
+        """Change the weights of a blend from one output on, the same one whatever workers have made ahead.
+
+        The draws for that output are the first with the new weights; what buffers behind the blend (`shuffle`,
+        packing, `prefetch`) hold already was drawn before. The weights are part of the state, also when their output is
+        still to come, and stay for the passes that follow. Every rank has to make the same call at the same step.
+
+        Example:
+            >>> import energon_nodes as en
+            >>> mixed = en.blend(en.items("a" * 99), en.items("b" * 99), weights=[999, 1])
+            >>> loader = mixed.loader()
+            >>> loader.set_weights([1, 999], at_output=3)
+            >>> "".join(loader)[:6]
+            'aaabbb'
+
+        Args:
+            weights: One positive number for each source of the blend.
+            at_output: The number of the first output, counted over all ranks from the beginning of the pass, as long as
+                no stream has ended: output `k` is the next one after `k` outputs. None: the next one. One that the
+                pass does not reach is the first of the next pass.
+            blend: The `name=` of the blend, where the pipeline has several.
+
+        Raises:
+            TypeError: The weights are no sequence, or `at_output` is no integer.
+            ValueError: There is no such blend, the weights do not fit it, or the output was received already.
+        """
+        number = find_blend(self._node, blend)
+        node = list(graph.walk(self._node))[number]
+        numbers = cast("Blend[Any]", node).checked(weights)
+        world, streams = self._topology.world_size, self._topology.streams
+        received = self._session.position().turn * world
+        first = received if at_output is None else plain_int("set_weights", "at_output", at_output)
+        if first < received:
+            raise ValueError(
+                f"set_weights needs an output that is still to come, at_output >= {received}, got at_output={first}"
+            )
+        self._session.change(
+            {stream: (max(0, -((stream - first) // streams)), number, numbers) for stream in self._topology.hosted}
+        )
 
     # ---- looking at it -----------------------------------------------------------------------
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from energon_nodes.loading.engines import Engine
+from energon_nodes.loading.host import Change
 from energon_nodes.loading.state import Position
 
 __all__ = ["Session"]
@@ -27,6 +29,7 @@ class Session:
         self._passes = self._step = 0
         self._present = 0  # the number of the present iteration
         self._waiting = False  # whether it has taken nothing yet
+        self._changed = False  # whether the engine's iterator is out of date
         self._resumed = False  # whether it goes on where a state was taken, without an output so far
 
     def new_iteration(self) -> int:
@@ -46,12 +49,17 @@ class Session:
             self._begin()
         engine = self._running()
         while True:
+            self._changed = False
             for value in engine.outputs():
                 self._resumed = False
                 self._step += 1
                 yield value
                 if iteration != self._present:
                     self._refuse_stale(iteration)
+                if self._changed:
+                    break
+            if self._changed:
+                continue
             if not self._resumed:
                 return
             self._resumed = False  # the state was taken behind the last output: an empty pass helps nobody
@@ -71,6 +79,17 @@ class Session:
             return self._position
         engine = self._running()
         return Position(self._passes, self._step, engine.turn, engine.entries())
+
+    def change(self, changes: dict[int, Change]) -> None:
+        """Plan a change of weights in each stream, from behind the last output that was received."""
+        position = self.position()
+        engine = self._running()
+        if self._position is not None:
+            engine.begin(position.entries)
+        engine.change(changes)
+        self._changed = True
+        if self._position is not None:
+            self._position = replace(position, entries=engine.entries())
 
     def go_to(self, position: Position) -> None:
         """Let the next iteration begin at a position; one that has taken nothing yet does so too."""

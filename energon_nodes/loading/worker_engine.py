@@ -19,7 +19,7 @@ from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import fold
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import ENDED, NEXT, as_next, header_of
-from energon_nodes.loading.host import HOLE, Host
+from energon_nodes.loading.host import HOLE, Change, Host
 from energon_nodes.loading.messages import Message, unpack_error
 from energon_nodes.loading.topology import Topology
 from energon_nodes.loading.workers import Command, StreamDataset, end_with_parent
@@ -114,6 +114,16 @@ class WorkerEngine:
                 stream.load(data)
                 known[number] = stream.state()
         self.begin({number: as_next(data) for number, data in known.items()})
+
+    def change(self, changes: dict[int, Change]) -> None:
+        """Plan the changes in the entries; what workers have made ahead of them is made again."""
+        entries = self.entries()
+        for number, change in changes.items():
+            stream = self._starts.stream(number)
+            stream.load(entries[number])
+            stream.plan(change)
+            entries[number] = stream.state()
+        self.begin(entries)
 
     def entries(self) -> dict[int, bytes]:
         """Return the entries that came with the outputs received."""
