@@ -19,6 +19,7 @@ from energon_nodes.samples.pixels import Filter
 from energon_nodes.samples.sample import CrudeSample
 from energon_nodes.samples.type_names import resolve_type
 from energon_nodes.samples.typed import SampleLoader
+from energon_nodes.sources.jsonl import jsonl
 from energon_nodes.sources.shards import shards
 from energon_nodes.sources.subset import Bound
 from energon_nodes.storage import paths
@@ -62,6 +63,8 @@ def dataset(
     sample loader of the dataset makes the samples. To shuffle encoded samples in a buffer, or to decode in threads,
     write that chain with a `FieldMap`.
 
+    A `.jsonl` file needs no dataset file: its records are crude samples with the object under `json`, as in `jsonl`.
+
     Example:
         >>> import energon_nodes as en, io, pathlib, tarfile, tempfile
         >>> folder = tempfile.TemporaryDirectory()
@@ -83,7 +86,7 @@ def dataset(
         >>> folder.cleanup()
 
     Args:
-        path: The folder or URL of the dataset.
+        path: The folder or URL of the dataset, or a JSON Lines file whose name ends with `.jsonl`.
         split: The split part; by default the one that the dataset file lays down, or "train".
         dataset_config: The file in `.nv-meta` that says what the samples are; by default `dataset.yaml`.
         split_config: The split file in `.nv-meta`; by default `split.yaml`, or `split.json`.
@@ -117,6 +120,30 @@ def dataset(
         ValueError: A setting is out of its range.
     """
     root = paths.local(path).rstrip("/") or paths.local(path)
+    if root.endswith(".jsonl"):
+        _refuse_for_lines(
+            root,
+            split=split,
+            dataset_config=dataset_config,
+            split_config=split_config,
+            image=image if image != "torchrgb" else None,
+            resize=resize,
+            scaled=scaled,
+            exif=exif,
+            guess_content=guess_content,
+            handlers=handlers,
+        )
+        lines = jsonl(
+            os.fspath(path),
+            shuffle=shuffle,
+            seed=seed,
+            sequence_length=sequence_length,
+            parallel_sequences=parallel_sequences or 1,
+            subset=subset,
+            fixed_epoch=fixed_epoch,
+            on_error=on_error,
+        )
+        return Map(lines, ToCrude(subflavors), on_error=on_error)
     info_file(root)
     config = read_dataset_config(root, dataset_config)
     for key, remedy in config.unused.items():
@@ -156,22 +183,32 @@ class ToCrude:
     """Make a crude sample of a dict of decoded parts.
 
     Args:
-        subflavors: What holds for all samples.
+        subflavors: What holds for all samples; None where nothing was said.
 
     Example:
         >>> ToCrude({"language": "en"})({"__key__": "a", "txt": "fine"})["__subflavors__"]
         {'language': 'en'}
     """
 
-    def __init__(self, subflavors: Mapping[str, Any]) -> None:
-        self._subflavors = dict(subflavors)
+    def __init__(self, subflavors: Mapping[str, Any] | None) -> None:
+        self._subflavors = None if subflavors is None else dict(subflavors)
 
     def __repr__(self) -> str:
         return "CrudeSample"
 
     def __call__(self, sample: dict[str, Any]) -> CrudeSample:
         """Return the crude sample."""
-        return CrudeSample({"__restore_key__": (), **sample, "__subflavors__": self._subflavors.copy()})
+        subflavors = None if self._subflavors is None else self._subflavors.copy()
+        return CrudeSample({"__restore_key__": (), **sample, "__subflavors__": subflavors})
+
+
+def _refuse_for_lines(root: str, **settings: Any) -> None:
+    given = [f"{name}={value!r}" for name, value in settings.items() if value not in (None, False)]
+    if given:
+        raise DatasetError(
+            f"{root} is a JSON Lines file, which has no splits, no dataset file and nothing to decode: leave out "
+            f"{', '.join(given)}; subset= takes a part of the records"
+        )
 
 
 def sample_maker(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +67,8 @@ class RecordScan:
         """The first hundred records that do not look like objects."""
         self.odd_count = 0
         """How many there are in all."""
-        self._at = 0
+        self.bytes = 0
+        """How many bytes have been looked through."""
         self._lines = 0
         self._begin = 0  # of the line that the next block goes on with
         self._first = self._last = -1  # the first and last byte of it that are not blank
@@ -82,13 +83,13 @@ class RecordScan:
             The index entries of the records whose lines end in them, int64 of shape `(records,)`: the offset of the
             line, 0 for the first record of the file.
         """
-        if not self._at and data.startswith(BOM):
+        if not self.bytes and data.startswith(BOM):
             data = b"   " + data[3:]
         codes = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(codes == 10)
         if not len(ends):
             self._go_on(data)
-            self._at += len(data)
+            self.bytes += len(data)
             return _NONE
         self._go_on(data[: int(ends[0])])
         starts = np.empty_like(ends)
@@ -97,15 +98,15 @@ class RecordScan:
         for line in np.flatnonzero(~filled & (ends > starts)).tolist():
             filled[line] = not data[int(starts[line]) : int(ends[line])].isspace()
         filled[0] = self._first >= 0
-        begins = starts + self._at
+        begins = starts + self.bytes
         begins[0] = self._begin
         self._note_odd(data, codes, begins, ends, np.flatnonzero(filled))
         after = int(ends[-1]) + 1
         self._lines += len(ends)
-        self._begin = self._at + after
+        self._begin = self.bytes + after
         self._first = self._last = -1
         self._go_on(data[after:])
-        self._at += len(data)
+        self.bytes += len(data)
         return self._taken(begins[filled])
 
     def finish(self) -> NDArray[np.int64]:
@@ -119,7 +120,7 @@ class RecordScan:
             if (self._first, self._last) != (123, 125):
                 self._add_odd(self.records, self._lines, self._begin)
             last = self._taken(np.array([self._begin]))
-        return np.append(last, self._at)
+        return np.append(last, self.bytes)
 
     def _taken(self, begins: NDArray[np.int64]) -> NDArray[np.int64]:
         if not self.records and len(begins):
@@ -144,7 +145,7 @@ class RecordScan:
     ) -> None:
         if not len(lines):
             return
-        starts = np.maximum(begins[lines] - self._at, 0)
+        starts = np.maximum(begins[lines] - self.bytes, 0)
         lasts = np.maximum(ends[lines] - 1, 0)
         lasts -= (codes[lasts] == 13) & (lasts > 0)
         plain = (codes[starts] == 123) & (codes[lasts] == 125)
@@ -166,11 +167,11 @@ class RecordScan:
 
 
 def scan_records(path: str, scan: RecordScan) -> Iterator[NDArray[np.int64]]:
-    """Read a file from one end to the other and find its records.
+    r"""Read a file from one end to the other and find its records.
 
     Example:
         >>> from energon_nodes.storage.remote import filesystem
-        >>> filesystem("memory://")[0].pipe("/scan.jsonl", b'{"a": 1}\\n{"b": 2}')
+        >>> filesystem("memory://")[0].pipe("/scan.jsonl", b'{"a": 1}\n{"b": 2}')
         >>> scan = RecordScan()
         >>> np.concatenate(list(scan_records("memory://scan.jsonl", scan))).tolist(), scan.records
         ([0, 9, 17], 2)
@@ -225,12 +226,12 @@ def line_index_path(path: str) -> str:
     return f"{path}.idx"
 
 
-def write_line_index(path: str) -> RecordScan:
-    """Write the index of a file beside it: all of it or nothing, and in the same memory for any size.
+def write_line_index(path: str, advance: Callable[[int], object] | None = None) -> RecordScan:
+    r"""Write the index of a file beside it: all of it or nothing, and in the same memory for any size.
 
     Example:
         >>> from energon_nodes.storage.remote import filesystem
-        >>> filesystem("memory://")[0].pipe("/write.jsonl", b'{"a": 1}\\n{"b": 2}')
+        >>> filesystem("memory://")[0].pipe("/write.jsonl", b'{"a": 1}\n{"b": 2}')
         >>> write_line_index("memory://write.jsonl").records
         2
         >>> np.frombuffer(paths.read_bytes("memory://write.jsonl.idx"), "<u8").tolist()
@@ -238,6 +239,7 @@ def write_line_index(path: str) -> RecordScan:
 
     Args:
         path: The file, a path or URL.
+        advance: Is told how many more bytes have been looked through.
 
     Returns:
         What was found.
@@ -248,21 +250,25 @@ def write_line_index(path: str) -> RecordScan:
     """
     scan = RecordScan()
     with replacing(line_index_path(path)) as partial, open(partial, "wb") as file:
+        done = 0
         for entries in scan_records(path, scan):
             file.write(entries.astype("<u8").tobytes())
+            if advance is not None:
+                advance(scan.bytes - done)
+                done = scan.bytes
     return scan
 
 
 def count_records(path: str, index: str | None = None) -> int:
-    """Return how many records the index of a file has, after a look whether it fits the file.
+    r"""Return how many records the index of a file has, after a look whether it fits the file.
 
     Example:
         >>> from energon_nodes.storage.remote import filesystem
-        >>> filesystem("memory://")[0].pipe("/count.jsonl", b'{"a": 1}\\n{"b": 2}')
+        >>> filesystem("memory://")[0].pipe("/count.jsonl", b'{"a": 1}\n{"b": 2}')
         >>> _ = write_line_index("memory://count.jsonl")
         >>> count_records("memory://count.jsonl")
         2
-        >>> filesystem("memory://")[0].pipe("/count.jsonl", b'{"a": 1}\\n{"b": 2}\\n{"c": 3}\\n')
+        >>> filesystem("memory://")[0].pipe("/count.jsonl", b'{"a": 1}\n{"b": 2}\n{"c": 3}\n')
         >>> count_records("memory://count.jsonl")
         Traceback (most recent call last):
         ...
