@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import KW_ONLY
-from math import inf
 from operator import index
 from typing import Any, Literal, TypeVar, cast, overload
 
@@ -78,16 +77,19 @@ class PackTo(Packs[Y], Node[Y]):
             return False
         lengths = self._lengths()
         load, held = int(lengths.sum()), len(lengths)
-        most = inf if self.max_per_pack is None else self.max_per_pack
         noted = self._noted(pairs)
         # What does not fit any more waits: it begins the next pack.
-        while not (held > 1 and (load > self.capacity or held > most)):
+        while held < 2 or not self._is_over(load, held):
             pair = next(noted, None)
             if pair is None:
                 return True
             self.waiting.extend([pair])
             load, held = load + pair[1][-1], held + 1
         return False
+
+    def _is_over(self, load: int, held: int) -> bool:
+        """Return whether so many elements of such a total length are too much for one pack."""
+        return load > self.capacity or (self.max_per_pack is not None and held > self.max_per_pack)
 
     def _noted(self, pairs: Iterator[tuple[Any, Key]]) -> Iterator[tuple[Any, Key]]:
         """Put the length behind the key of each pair."""
@@ -150,6 +152,11 @@ class PackTo(Packs[Y], Node[Y]):
         return np.array(waiting.columns[-1] if waiting.columns else [], np.int64)
 
     def _choose(self, ended: bool) -> None:
+        if self.strategy == "sequential":
+            lengths = self._lengths()
+            ends = len(lengths) - (len(lengths) > 1 and self._is_over(int(lengths.sum()), len(lengths)))
+            self._move(np.arange(ends), np.array([ends]), np.arange(ends, len(lengths)))
+            return
         choice = choose(self._lengths(), self.capacity, self.strategy, self.max_per_pack, kept=self.kept, final=ended)
         self._move(*choice)
         self.kept = len(choice.rest)

@@ -83,13 +83,16 @@ class ConcatTokens:
             raise ValueError("a pack needs at least one document, got none")
         columns = self._columns(documents)
         sizes = np.array([len(tokens) for tokens in columns[self.tokens]], np.int64)
-        joined = {name: self._joined(name, columns[name], sizes) for name in self._per_token(documents[0], columns)}
+        parts = {name: self._parts(name, columns[name], sizes) for name in self._per_token(documents[0], columns)}
         if self.separator is not None:
             sizes += 1
         total = int(sizes.sum())
         missing = self._padded_length(total) - total
         if missing:
-            joined = {name: self._padded(name, tensor, missing) for name, tensor in joined.items()}
+            for name, tensors in parts.items():
+                pad = _PADS.get(name, 0) if self.pad is None else _of(self.pad, name, None)
+                tensors.append(tensors[0].new_full((missing, *tensors[0].shape[1:]), pad))
+        joined = {name: torch.cat(tensors) for name, tensors in parts.items()}
         segments = np.append(sizes, missing) if missing and self.padding == "segment" else sizes
         ends = np.zeros(len(segments) + 1, np.int32)
         np.cumsum(segments, out=ends[1:])
@@ -132,7 +135,8 @@ class ConcatTokens:
             return [self.tokens, *self.fields]
         return [name for name in columns if name == self.tokens or _is_row(columns[name][0])]
 
-    def _joined(self, name: str, values: list[Any], sizes: NDArray[np.int64]) -> torch.Tensor:
+    def _parts(self, name: str, values: list[Any], sizes: NDArray[np.int64]) -> list[torch.Tensor]:
+        """Return the tensors of a field that are to be joined, separators among them."""
         tensors = [value if isinstance(value, torch.Tensor) else _as_tensor(name, value) for value in values]
         for number, tensor in enumerate(tensors):
             if not tensor.ndim or tensor.shape[0] != sizes[number] or (name == self.tokens and tensor.ndim != 1):
@@ -148,7 +152,7 @@ class ConcatTokens:
         if self.separator is not None:
             mark = tensors[0].new_full((1, *tensors[0].shape[1:]), _of(self.separator, name, "separator"))
             tensors = [part for tensor in tensors for part in (tensor, mark)]
-        return torch.cat(tensors)
+        return tensors
 
     def _padded_length(self, total: int) -> int:
         if self.pad_to_multiple is not None:
@@ -159,10 +163,6 @@ class ConcatTokens:
                 "`length` count the separators"
             )
         return total if self.pad_to is None else self.pad_to
-
-    def _padded(self, name: str, tensor: torch.Tensor, missing: int) -> torch.Tensor:
-        pad = _PADS.get(name, 0) if self.pad is None else _of(self.pad, name, None)
-        return torch.cat([tensor, tensor.new_full((missing, *tensor.shape[1:]), pad)])
 
 
 def concat_tokens(documents: Sequence[Any]) -> PackedTokens:
