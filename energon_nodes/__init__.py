@@ -38,6 +38,7 @@ from energon_nodes.combinators.shuffle import Shuffle
 from energon_nodes.combinators.skip import Skip
 from energon_nodes.combinators.slice_window import SliceWindow
 from energon_nodes.combinators.sort_window import SortWindow
+from energon_nodes.combinators.subset import subset
 from energon_nodes.combinators.tap import Tap
 from energon_nodes.combinators.watchdog import Watchdog
 from energon_nodes.combinators.with_keys import WithKeys
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from energon_nodes.loading.loader import Loader
     from energon_nodes.loading.state import merge_states
     from energon_nodes.recipes.datasets import dataset
+    from energon_nodes.recipes.prepare import prepare
+    from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
     from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.problems import Problem
     from energon_nodes.samples.collate import Collate, collate
@@ -113,6 +116,7 @@ __all__ = [
     "DatasetError",
     "DecodeError",
     "Decoder",
+    "DuplicateKeysError",
     "EnergonNodesError",
     "Epochize",
     "FatalSampleError",
@@ -141,6 +145,7 @@ __all__ = [
     "ParallelMap",
     "PipelineDataset",
     "Prefetch",
+    "Prepared",
     "Problem",
     "Repeat",
     "RestoreError",
@@ -181,6 +186,7 @@ __all__ = [
     "jsonl",
     "lint",
     "merge_states",
+    "prepare",
     "mix_batches",
     "pack_lengths",
     "register_encoder",
@@ -190,6 +196,7 @@ __all__ = [
     "shards",
     "shared",
     "state",
+    "subset",
     "tuning",
     "wrap",
     "zip",
@@ -203,6 +210,9 @@ _LATER = {
     "Loader": "energon_nodes.loading.loader",
     "merge_states": "energon_nodes.loading.state",
     "dataset": "energon_nodes.recipes.datasets",
+    "prepare": "energon_nodes.recipes.prepare",
+    "DuplicateKeysError": "energon_nodes.recipes.prepared",
+    "Prepared": "energon_nodes.recipes.prepared",
     "lint": "energon_nodes.recipes.lint",
     "Problem": "energon_nodes.recipes.problems",
     "Collate": "energon_nodes.samples.collate",

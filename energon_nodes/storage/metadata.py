@@ -14,7 +14,18 @@ from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import paths
 from energon_nodes.storage.split_text import parse_lists
 
-__all__ = ["META_FOLDER", "Info", "SplitPart", "expand", "info_file", "is_prepared", "read_info", "read_split"]
+__all__ = [
+    "META_FOLDER",
+    "Info",
+    "SplitPart",
+    "expand",
+    "info_file",
+    "info_text",
+    "is_prepared",
+    "read_info",
+    "read_split",
+    "split_file",
+]
 
 META_FOLDER = ".nv-meta"
 
@@ -117,6 +128,24 @@ def info_file(root: str) -> str:
         f"{root} is not a prepared dataset: it has no {META_FOLDER}/.info.json "
         "(prepare it, or read its shards without a split)"
     )
+
+
+def info_text(shard_counts: Mapping[str, int], energon_version: str) -> str:
+    """Return the content of `.info.json`.
+
+    Example:
+        >>> json.loads(info_text({"0.tar": 4}, "7.4.1"))
+        {'energon_version': '7.4.1', 'shard_counts': {'0.tar': 4}}
+
+    Args:
+        shard_counts: The number of samples of each shard, in the order of the numbers that an index gives them.
+        energon_version: The version of the format.
+
+    Returns:
+        JSON.
+    """
+    content = {"energon_version": energon_version, "shard_counts": dict(shard_counts)}
+    return json.dumps(content, indent=2)
 
 
 def read_info(root: str) -> Info:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["parse_lists"]
+__all__ = ["format_lists", "parse_lists", "quoted"]
 
 _KEY = re.compile(r"( *)([A-Za-z_][\w.-]*):(?: +\[\])? *")
 _ITEM = re.compile(r"( *)- ([A-Za-z0-9_./][^\s#:'\"\[\]]*) *")
@@ -64,3 +66,54 @@ def _block_lists(text: str) -> dict[str, Any] | None:
         else:
             return None
     return content if parts else None
+
+
+def format_lists(parts: Mapping[str, Sequence[str]], exclude: Sequence[str] = ()) -> str:
+    """Write the text of a split file, one name a line.
+
+    Example:
+        >>> print(format_lists({"train": ["a_{0..7}.tar"], "val": []}), end="")
+        split_parts:
+          train:
+          - a_{0..7}.tar
+          val: []
+        exclude: []
+
+    Args:
+        parts: The shards of each part.
+        exclude: What no reader delivers.
+
+    Returns:
+        YAML that every reader of the format takes.
+    """
+    lines = ["split_parts:" if parts else "split_parts: {}"]
+    for part, names in parts.items():
+        lines += _entries(f"  {quoted(part)}:", names, "  ")
+    lines += _entries("exclude:", exclude, "")
+    return "\n".join(lines) + "\n"
+
+
+def _entries(head: str, names: Sequence[str], indent: str) -> list[str]:
+    return [head, *(f"{indent}- {quoted(name)}" for name in names)] if names else [f"{head} []"]
+
+
+def quoted(text: str) -> str:
+    r"""Write text as YAML, plain where no parser can misread it.
+
+    Example:
+        >>> quoted("a_{0..7}.tar"), quoted("on"), quoted("a: b"), quoted("010")
+        ('a_{0..7}.tar', '"on"', '"a: b"', '"010"')
+
+    Args:
+        text: Any text.
+
+    Returns:
+        A scalar that is read as text.
+    """
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+_INNER = "[A-Za-z0-9_./ {}+=@~-]*"
+_PLAIN = re.compile(rf"[A-Za-z_](?:{_INNER}[A-Za-z0-9_./{{}}+=@~-])?|[0-9]{_INNER}\.tar")
+_WORDS = frozenset("y n yes no true false on off null none nan inf".split())

@@ -10,7 +10,17 @@ import zlib
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-__all__ = ["BLOCK", "NO_END", "Member", "TarError", "compression_of", "next_member", "padded", "split_name"]
+__all__ = [
+    "BLOCK",
+    "NO_END",
+    "Member",
+    "TarError",
+    "compression_of",
+    "next_member",
+    "padded",
+    "pax_fields",
+    "split_name",
+]
 
 BLOCK = 512
 NO_END = "the file ends here, without the end-of-archive mark (two blocks of zeros)"
@@ -187,7 +197,7 @@ def next_member(read: Read, offset: int) -> Member:
             if kind == ord("L"):
                 name = _text(data)
             elif kind != ord("K"):
-                fields = _pax_fields(data, offset)
+                fields = pax_fields(data, offset)
                 if any(field.startswith("GNU.sparse.") for field in fields):
                     sparse = True
                 if kind == ord("g") and fields.keys() & {"path", "size"}:
@@ -270,8 +280,23 @@ def _text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode(*_ENCODING)
 
 
-def _pax_fields(data: bytes, offset: int) -> dict[str, bytes]:
-    """Split the records of a PAX header: `LENGTH KEY=VALUE` and a line end each."""
+def pax_fields(data: bytes, offset: int) -> dict[str, bytes]:
+    r"""Split the records of a PAX header: `LENGTH KEY=VALUE` and a line end each.
+
+    Example:
+        >>> pax_fields(b"14 path=a.txt\n", 0)
+        {'path': b'a.txt'}
+
+    Args:
+        data: The content of the header.
+        offset: Where the header stands, for the error.
+
+    Returns:
+        The values by their keys.
+
+    Raises:
+        TarError: The records are damaged.
+    """
     fields: dict[str, bytes] = {}
     at = 0
     while at < len(data) and data[at]:

@@ -45,9 +45,26 @@ class Window:
         Raises:
             OSError: The file does not exist or cannot be read.
         """
+        buffer, at = self.piece(offset, size)
+        return buffer[at : at + size]
+
+    def piece(self, offset: int, size: int) -> tuple[bytes, int]:
+        """Return the buffer, and where an offset of the file stands in it.
+
+        Args:
+            offset: The first byte that is wanted.
+            size: The number of bytes that are wanted at least.
+
+        Returns:
+            Bytes of the file, with the wanted ones among them as far as the file has them, and the place of the first
+            of these.
+
+        Raises:
+            OSError: The file does not exist or cannot be read.
+        """
         at = offset - self._start
         if at >= 0 and at + size <= len(self._buffer):
-            return self._buffer[at : at + size]
+            return self._buffer, at
         gap = at - len(self._buffer)
         if self._buffer and gap > self._length // 4:
             self._length = max(_SMALLEST, self._length // 4)
@@ -55,4 +72,4 @@ class Window:
             self._length = min(_LARGEST, self._length * 2)
         self._buffer = paths.read_range(self._path, offset, offset + max(size, self._fixed or self._length))
         self._start = offset
-        return self._buffer[:size]
+        return self._buffer, 0
