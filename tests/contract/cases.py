@@ -92,6 +92,30 @@ CASES = [
         lambda: shards(sequence_length=2).decode().map(f.number_of).batch(3),
         bytes_per_element=60,
     ),
+    Case("jsonl: in order", lambda: en.jsonl(f.lines()), once=True, total=23),
+    Case(
+        "jsonl: one order of all records",
+        lambda: en.jsonl(f.lines(), shuffle=True, sequence_length=1),
+        once=True,
+        total=23,
+    ),
+    Case(
+        "jsonl: sequences, side by side, shuffled",
+        lambda: en.jsonl(f.lines(), shuffle=True, sequence_length=3, parallel_sequences=2).shuffle(4),
+        once=True,
+        total=23,
+    ),
+    Case("jsonl: damaged lines skipped", lambda: en.jsonl(f.lines(damaged=True), on_error="skip"), lengths=False),
+    Case(
+        "jsonl: a subset, unparsed, behind a map",
+        lambda: en.jsonl(f.lines(), shuffle=True, subset=(0.2, 0.9), parse=False).map(f.number_of).shuffle(3),
+        once=True,
+    ),
+    Case(
+        "jsonl: a fixed epoch, repeated",
+        lambda: en.jsonl(f.lines(), shuffle=True, fixed_epoch=True).repeat(2),
+        unique=False,
+    ),
     # ---- one for one
     Case("map", lambda: numbers(shuffle=True).map(f.text), once=True, total=23),
     Case("map: of random numbers", lambda: numbers(shuffle=True).map(f.jitter, rng=True), once=True, total=23),

@@ -231,6 +231,19 @@ def tars(samples: int = 23, in_shard: int = 5, cut: bool = False) -> str:
     return str(folder)
 
 
+@functools.cache
+def lines(records: int = 23, damaged: bool = False) -> str:
+    """Return two files of numbered JSON lines; with `damaged`, one line of each is none."""
+    folder = Path(_folder().name, f"lines_{records}_{damaged}")
+    folder.mkdir()
+    for name, first, last in (("a", 0, records // 3), ("b", records // 3, records)):
+        texts = [f'{{"number": {number}}}\n' for number in range(first, last)]
+        if damaged:
+            texts.insert(2, "{broken\n")
+        (folder / f"{name}.jsonl").write_text("".join(texts))
+    return str(folder)
+
+
 def number_of(sample: dict[str, Any]) -> int:
     return int(sample["__key__"])
 
