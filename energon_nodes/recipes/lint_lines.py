@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -11,6 +10,7 @@ import numpy as np
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.problems import Problem
 from energon_nodes.storage import paths
+from energon_nodes.storage.json_lines import parse_line
 from energon_nodes.storage.jsonl_index import BOM, RecordScan, line_index_path, scan_records
 
 __all__ = ["check_lines"]
@@ -62,15 +62,10 @@ def check_lines(path: str) -> Iterator[Problem]:
 def _check_record(data: bytes, line: int, begin: int) -> Iterator[Problem]:
     skipped = len(data) - len(data.lstrip())
     line += data[:skipped].count(b"\n")
-    text = data.strip().removeprefix(BOM)
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        yield Problem("bad-line", f"{type(error).__name__}: {error}", line=line, offset=begin + skipped)
-        return
-    if not isinstance(value, dict):
-        kind = f"the line holds a {type(value).__name__}, and records are objects"
-        yield Problem("bad-line", kind, line=line, offset=begin + skipped)
+        parse_line(data.strip().removeprefix(BOM))
+    except ValueError as error:
+        yield Problem("bad-line", str(error), line=line, offset=begin + skipped)
 
 
 class _Index:
