@@ -25,6 +25,7 @@ from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
 from energon_nodes.combinators.group_by import GroupBy
 from energon_nodes.combinators.hangs import Hang
+from energon_nodes.combinators.join import Join, join, joined
 from energon_nodes.combinators.limit import Limit
 from energon_nodes.combinators.log import Log
 from energon_nodes.combinators.map import Map
@@ -129,6 +130,7 @@ __all__ = [
     "ImageSample",
     "InterleavedSample",
     "Items",
+    "Join",
     "Jsonl",
     "Key",
     "Limit",
@@ -183,6 +185,8 @@ __all__ = [
     "gather_state",
     "import_type",
     "items",
+    "join",
+    "joined",
     "jsonl",
     "lint",
     "merge_states",

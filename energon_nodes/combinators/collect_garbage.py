@@ -28,9 +28,9 @@ class CollectGarbage(Watching[X], Node[X], verb="gc"):
 
     In a worker process of a loader, which belongs to the pipeline alone, the collector is also kept from running by
     itself, and what the process had in memory at the first element (torch, the program) is left out of the
-    collections by `gc.freeze`: a collection then looks at the data alone, which takes well under a millisecond in place of some
-    hundred, and pages that are shared with the parent process stay shared. Both is undone when the pass ends. In
-    your own process, settings of the collector are yours, and stay as they are.
+    collections by `gc.freeze`: they look at the data alone, which takes well under a millisecond in place of nearly
+    a hundred, and pages that are shared with the parent process stay shared. Both are undone when the pass ends. In
+    your own process the settings of the collector are yours, and stay as they are.
 
     Example:
         >>> import energon_nodes as en
@@ -39,8 +39,8 @@ class CollectGarbage(Watching[X], Node[X], verb="gc"):
 
     Args:
         source: The node to read from.
-        every: How many elements lie between two collections, at least 1. Without `freeze` a collection takes
-            some 0.1 s in a program with torch, so choose a number whose elements take seconds.
+        every: How many elements lie between two collections, at least 1. In your own process a collection takes
+            nearly 0.1 s once torch is loaded, so choose a number whose elements take seconds.
 
     Raises:
         ValueError: If `every` is less than 1.

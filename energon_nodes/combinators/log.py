@@ -20,7 +20,7 @@ X = TypeVar("X")
 
 
 class Log(Watching[X], Node[X], verb="log"):
-    """Write a line for every `every` elements: how many, how many a second, and the share of time spent waiting for them.
+    r"""Write a line for every `every` elements: how many, how many a second, how long they were waited for.
 
     The streams of one process count together. The rate is that since the last line, and it counts the time of the
     consumer too: a share of waiting near 0 % means that the data keep up. Elements that are rebuilt from keys are not
@@ -31,7 +31,7 @@ class Log(Watching[X], Node[X], verb="log"):
         >>> lines = []
         >>> for _ in en.items(range(6)).log(3, label="train", to=lines.append):
         ...     pass
-        >>> [re.sub(r"[\\d.,]+(?=/s| %)", "N", line) for line in lines]
+        >>> [re.sub(r"[\d.,]+(?=/s| %)", "N", line) for line in lines]
         ['train: 3 elements, N/s, N % of the time waiting', 'train: 6 elements, N/s, N % of the time waiting']
 
     Args:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
-from energon_nodes.core.fields import state, tuning
+from energon_nodes.core.errors import SampleError
+from energon_nodes.core.fields import shared, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.randomness import fold
 from energon_nodes.core.restore import Key
 from energon_nodes.core.share import ErrorPolicy, Order, turns_of
+from energon_nodes.sources.subset import Bound, Section, plain_sections, resolve_sections
 
 __all__ = ["Items", "items"]
 
@@ -39,8 +41,10 @@ class Items(Node[X]):
     shuffled: bool = False  # `shuffle` is a verb
     seed: int | None = None
     fixed_epoch: bool = False
+    sections: tuple[Section, ...] = tuning(default=())  # `subset` is a verb
     on_error: ErrorPolicy | None = tuning(default=None)
     taken: int = state(int)
+    numbers: dict[str, int] = shared()  # of samples by key, once they are looked up
 
     def check(self) -> None:
         kind = type(self.sequence)
@@ -49,16 +53,31 @@ class Items(Node[X]):
                 f"items needs a sequence with len() and [index from 0], got {kind.__name__}: "
                 "use wrap(...) for iterables"
             )
+        self._range()
+        self.numbers = {}
+
+    def _range(self) -> tuple[int, int]:
+        """Return the first element and the one behind the last; a sequence may have grown since the last pass."""
+        return resolve_sections(self.sections, len(self.sequence))
+
+    def narrowed(self, first: Bound, last: Bound) -> Self:
+        """Return this source over a part of the elements that it has, as the verb `subset` asks for."""
+        node = self.clone()
+        node.sections = (*self.sections, (first, last))
+        node.check()
+        return node
 
     def run(self) -> Iterator[tuple[X, Key]]:
         sequence, epoch = self.sequence, self.epoch
         stream, streams = self.context.stream, self.context.streams
-        share = turns_of(len(sequence), stream, streams)
+        first, last = self._range()
+        share = turns_of(last - first, stream, streams)
         streak = 0
         while self.taken < share:
             start = self.taken
             stop = min(share, start + _BLOCK)
-            for index in self._indices(stream + start * streams, stream + stop * streams, streams):
+            positions = range(stream + start * streams, stream + stop * streams, streams)
+            for index in self._indices(positions, first, last):
                 self.taken += 1
                 try:
                     value = sequence[index]
@@ -68,13 +87,12 @@ class Items(Node[X]):
                 streak = 0
                 yield value, (epoch, index)
 
-    def _indices(self, start: int, stop: int, step: int) -> Sequence[int]:
+    def _indices(self, positions: range, first: int, last: int) -> Sequence[int]:
         if not self.shuffled:
-            return range(start, stop, step)
+            return range(first + positions.start, first + positions.stop, positions.step)
         seed = self.context.seed if self.seed is None else self.seed
-        order = Order(len(self.sequence), 1, fold(seed, "items", self.identity, self.epoch))
-        positions = range(start, stop, step)
-        return order.at(positions).tolist()
+        order = Order(last - first, 1, fold(seed, "items", self.identity, self.epoch))
+        return (order.at(positions) + first).tolist()
 
     def restore_many(self, keys: Sequence[Key]) -> list[X]:
         count = len(self.sequence)
@@ -83,18 +101,46 @@ class Items(Node[X]):
                 raise IndexError(f"element {index} is out of range: {self!r}")
         return [self.sequence[index] for _, index in keys]
 
+    def check_lookup(self) -> None:
+        """Samples in memory are found by their keys."""
+
+    def lookup(self, names: Sequence[str], passes: Sequence[int]) -> list[Key | None]:
+        if not self.numbers:
+            self.numbers.update(_numbers_of(self.sequence))
+        first, last = self._range()
+        found = [self.numbers.get(name, -1) for name in names]
+        return [(number, index) if first <= index < last else None for number, index in zip(passes, found, strict=True)]
+
     def length(self, stream: int, streams: int) -> float | None:
-        return turns_of(len(self.sequence), stream, streams)
+        first, last = self._range()
+        return turns_of(last - first, stream, streams)
 
     def facts(self) -> dict[str, Any]:
-        return {"elements": len(self.sequence)}
+        cut = {"subset": plain_sections(self.sections)} if self.sections else {}
+        return {"elements": len(self.sequence)} | cut
 
     def draws_random(self) -> bool:
         return self.shuffled
 
     def describe(self) -> list[str]:
         """Return what `repr` shows, without the data."""
-        return [f"{len(self.sequence)} elements"] + ["shuffle=True"] * self.shuffled
+        shown = [f"{len(self.sequence)} elements"] + ["shuffle=True"] * self.shuffled
+        return shown + ([f"subset={plain_sections(self.sections)!r}"] if self.sections else [])
+
+
+def _numbers_of(sequence: Indexed[Any]) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for index in range(len(sequence)):
+        sample: Any = sequence[index]
+        key = sample.get("__key__") if hasattr(sample, "get") else getattr(sample, "__key__", None)
+        if not isinstance(key, str):
+            raise SampleError(f"items can be looked up by key if all have a __key__; element {index} has {key!r}")
+        if key in numbers:
+            raise SampleError(
+                f"items cannot be looked up by key: the elements {numbers[key]} and {index} both have the key {key!r}"
+            )
+        numbers[key] = index
+    return numbers
 
 
 def items(
@@ -102,6 +148,7 @@ def items(
     *,
     shuffle: bool = False,
     seed: int | None = None,
+    subset: Section | None = None,
     fixed_epoch: bool = False,
     on_error: ErrorPolicy | None = None,
 ) -> Node[X]:
@@ -122,6 +169,8 @@ def items(
             Clones share it.
         shuffle: Whether each pass has another random order of all elements.
         seed: A seed for this node; None takes the one of the loader.
+        subset: Two bounds that cut the elements before they are shuffled: fractions `(0.0, 0.5)`, percentages
+            `("0%", "50%")`, or numbers `(100, 200)`, the second of which may be "end".
         fixed_epoch: Whether every pass repeats the same order and the same random draws, for validation.
         on_error: What happens to an element whose access raises: "raise", "skip" or
             `callable(error, key)`; None takes the loader's.
@@ -131,5 +180,7 @@ def items(
 
     Raises:
         TypeError: If `sequence` has no length or no access by index.
+        ValueError: If `subset` is out of range or leaves nothing.
     """
-    return Items(sequence, shuffled=shuffle, seed=seed, fixed_epoch=fixed_epoch, on_error=on_error)
+    sections = () if subset is None else (subset,)
+    return Items(sequence, shuffled=shuffle, seed=seed, sections=sections, fixed_epoch=fixed_epoch, on_error=on_error)

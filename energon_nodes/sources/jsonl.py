@@ -11,7 +11,7 @@ from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.sources.numbered import Numbered, absolute
-from energon_nodes.sources.subset import Bound
+from energon_nodes.sources.subset import Bound, Section
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.jsonl_set import IndexSource, open_lines
 from energon_nodes.storage.shard_set import ShardSet
@@ -39,7 +39,7 @@ class Jsonl(Numbered):
     seed: int | None = None
     sequence_length: int | None = None
     parallel_sequences: int = 1
-    subset: tuple[Bound, Bound] | None = None
+    sections: tuple[Section, ...] = tuning(default=())  # `subset` is a verb
     fixed_epoch: bool = False
     index: IndexSource = tuning(default="auto")
     cache: str | None = tuning(default=None)
@@ -138,7 +138,7 @@ def jsonl(
         seed=seed,
         sequence_length=sequence_length,
         parallel_sequences=parallel_sequences,
-        subset=subset,
+        sections=() if subset is None else (subset,),
         fixed_epoch=fixed_epoch,
         index=index,
         cache=None if cache is None else os.fspath(cache),

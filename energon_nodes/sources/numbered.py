@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from energon_nodes.core.checks import check_policy, check_size
 from energon_nodes.core.errors import ShardError
@@ -16,7 +16,7 @@ from energon_nodes.core.restore import Key
 from energon_nodes.core.share import ErrorPolicy, part_of
 from energon_nodes.sources.read_ahead import read_batches
 from energon_nodes.sources.reading_order import ReadingOrder
-from energon_nodes.sources.subset import Bound, resolve_subset
+from energon_nodes.sources.subset import Bound, Section, plain_sections, resolve_sections
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.paths import is_url
 from energon_nodes.storage.reading import PartFilter
@@ -41,7 +41,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
     seed: int | None
     sequence_length: int | None
     parallel_sequences: int
-    subset: tuple[Bound, Bound] | None
+    sections: tuple[Section, ...]
     on_error: ErrorPolicy | None
     taken: int  # state
     pending: Any  # scratch: the indices of a group that are not taken yet
@@ -54,9 +54,16 @@ class Numbered(Node[dict[str, Any]], abstract=True):
     def begin(self, opened: ShardSet) -> None:
         """Take the samples that are read, and find the ones of the subset."""
         self.shard_set = opened
-        self.first, stop = resolve_subset((0, "end") if self.subset is None else self.subset, opened.count)
+        self.first, stop = resolve_sections(self.sections, opened.count)
         self.count = stop - self.first
         self.length_used = self.sequence_length or max(1, min(_LENGTH, self.count // _LEAST_SEQUENCES))
+
+    def narrowed(self, first: Bound, last: Bound) -> Self:
+        """Return this source over a part of the samples that it has, as the verb `subset` asks for."""
+        node = self.clone()
+        node.sections = (*self.sections, (first, last))
+        node.begin(self.shard_set)
+        return node
 
     def check_order(self) -> None:
         """Validate what all of these sources are told about their order."""
@@ -129,6 +136,20 @@ class Numbered(Node[dict[str, Any]], abstract=True):
                 restored.append(sample)
         return restored
 
+    def check_lookup(self) -> None:
+        """Samples of shards are found by their keys."""
+
+    def lookup(self, names: Sequence[str], passes: Sequence[int]) -> list[Key | None]:
+        found = self.shard_set.find_many(names)
+        stop = self.first + self.count
+        if found.size and (found.min() < self.first or found.max() >= stop):
+            inside = [self.first <= index < stop for index in found.tolist()]
+            return [
+                (number, index) if known else None
+                for number, index, known in zip(passes, found.tolist(), inside, strict=True)
+            ]
+        return list(zip(passes, found.tolist(), strict=True))
+
     def locate(self, key: Key) -> str | None:
         place = self.shard_set.locate(key[1])
         return f"shard {place.shard!r} at byte {place.offset}"
@@ -139,6 +160,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
 
     def facts(self) -> dict[str, Any]:
         return {
+            "subset": plain_sections(self.sections),
             "samples": self.shard_set.count,
             "sequence_length": self.length_used,
             "fingerprint": self.shard_set.fingerprint,
@@ -151,7 +173,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
         """Return what `repr` shows of the order."""
         shown = ["shuffle=True", f"sequence_length={self.length_used}"] if self.shuffled else []
         shown += [f"parallel_sequences={self.parallel_sequences}"] if self.parallel_sequences > 1 else []
-        shown += [f"subset={self.subset!r}"] if self.subset else []
+        shown += [f"subset={plain_sections(self.sections)!r}"] if self.sections else []
         return shown
 
 

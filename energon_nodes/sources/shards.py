@@ -11,7 +11,7 @@ from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.sources.numbered import Numbered, absolute
-from energon_nodes.sources.subset import Bound
+from energon_nodes.sources.subset import Bound, Section
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.open_shards import open_shards
 from energon_nodes.storage.reading import PartFilter
@@ -43,7 +43,7 @@ class Shards(Numbered):
     seed: int | None = None
     sequence_length: int | None = None
     parallel_sequences: int = 1
-    subset: tuple[Bound, Bound] | None = None
+    sections: tuple[Section, ...] = tuning(default=())  # `subset` is a verb
     parts: Parts | None = tuning(default=None)
     split_config: str | None = tuning(default=None)
     cache: str | None = tuning(default=None)
@@ -152,7 +152,7 @@ def shards(
         seed=seed,
         sequence_length=sequence_length,
         parallel_sequences=parallel_sequences,
-        subset=subset,
+        sections=() if subset is None else (subset,),
         parts=parts,
         split_config=split_config,
         cache=None if cache is None else os.fspath(cache),

@@ -56,6 +56,19 @@ CASES = [
     Case("items: more than a block", lambda: numbers(1100, shuffle=True).skip(1060)),
     Case("items: some cannot be read", lambda: en.items(f.Broken(23, {0, 5, 6, 22}), on_error="skip"), lengths=False),
     Case("items: samples", lambda: en.items([f.sample(n) for n in range(9)], shuffle=True), once=True, total=9),
+    Case("items: a subset", lambda: numbers(shuffle=True, subset=("20%", "80%")), once=True, total=14),
+    Case("subset: of a subset", lambda: numbers(50).subset(10, 40).subset(0.5, 1.0).map(f.text), once=True, total=15),
+    Case(
+        "subset: of shuffled shards",
+        lambda: shards(sequence_length=2).shuffle(4).map(f.number_of).subset("50%", "100%"),
+        once=True,
+        total=12,
+    ),
+    Case(
+        "subset: of a mixture",
+        lambda: en.blend(numbers(9, shuffle=True), numbers(7).filter(f.odd)).subset(0.0, 0.5).shuffle(3).batch(2),
+        bytes_per_element=60,
+    ),
     Case("wrap: an iterable", lambda: wrapped(), skip=frozenset({"copies", "loader", "topologies", "streams", "keys"})),
     Case("wrap: a factory", lambda: en.wrap(f.letters), once=False),
     Case(
