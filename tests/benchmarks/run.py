@@ -29,6 +29,7 @@ GROUPS = {
     "workers": "Two worker processes on data I",
     "node_cost": "The cost of a node",
     "state": "Taking and loading state",
+    "packing": "Packing 100,000 documents to 2,048 tokens",
     "startup": "Start-up and memory",
 }
 PACKAGES = (
