@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
+from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure, refuse_generator
 from energon_nodes.combinators.pools import check_picklable, drop_pool, pool, seeded_call
 from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import WorkerError
@@ -112,8 +112,12 @@ class ParallelMap(Node[Y], verb="parallel_map"):
         ) -> None: ...
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
+    keeps_keys = True
+
     def check(self) -> None:
         check_function("parallel_map", "fn", self.fn, self.rng)
+        remedy = "return a list in parallel_map and put unbatch behind it, or use map"
+        refuse_generator("parallel_map", "fn", self.fn, remedy)
         check_size("parallel_map", "workers", self.workers, 1)
         if self.ahead is not None:
             check_size("parallel_map", "ahead", self.ahead, 1)

@@ -46,6 +46,8 @@ class Prefetch(Node[X], verb="prefetch"):
     begun: bool = state(bool)
     problem: str = state(str)  # an error that the thread has met and the consumer has not: behind the elements ahead
 
+    keeps_keys = True
+
     def check(self) -> None:
         check_size("prefetch", "n", self.n, 1)
 

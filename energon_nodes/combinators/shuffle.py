@@ -52,6 +52,8 @@ class Shuffle(Node[X], verb="shuffle"):
     drawn: int = state(int)
     held: ColumnBuffer = buffer(lazy=True, columns=True)
 
+    keeps_keys = True
+
     def check(self) -> None:
         check_size("shuffle", "size", self.size, 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from energon_nodes.combinators.calls import check_function
+from energon_nodes.combinators.calls import check_function, refuse_generator
 from energon_nodes.combinators.interrupts import with_interrupted
 from energon_nodes.core.fields import buffer
 from energon_nodes.core.node import Node
@@ -39,8 +39,11 @@ class Tap(Node[X], verb="tap"):
     fn: Callable[[X], Any]
     interrupted: Buffer = buffer()
 
+    keeps_keys = True
+
     def check(self) -> None:
         check_function("tap", "fn", self.fn)
+        refuse_generator("tap", "fn", self.fn, "its code would never run; let it return")
 
     def run(self) -> Iterator[tuple[X, Key]]:
         fn = self.live("fn")

@@ -32,6 +32,8 @@ class WithKeys(Node[tuple[X, Key]], verb="with_keys"):
 
     source: Node[X]
 
+    keeps_keys = True
+
     def run(self) -> Iterator[tuple[tuple[X, Key], Key]]:
         for pair in self.source.pairs():
             yield pair, pair[1]

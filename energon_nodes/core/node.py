@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial, wraps
 from math import isinf
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from energon_nodes.core import graph
 from energon_nodes.core.description import Description, registered_nodes
@@ -78,6 +78,31 @@ class Node(Description[T], abstract=True):
             raise NotImplementedError(f"{type(self).__name__} does not define restore_many()")
         self.bind()
         return cast("list[T]", self.sources_of()[0].restore_many(keys))
+
+    keeps_keys: ClassVar[bool] = False
+    """Whether each element has the restore key of the source's element that it is made of; `lookup` passes through."""
+
+    def check_lookup(self) -> None:
+        """Raise a TypeError that says why, unless `lookup` can find elements by the keys of their samples."""
+        if not self.keeps_keys or len(self.sources_of()) != 1:
+            raise TypeError(
+                f"samples behind {self!r} cannot be looked up by their keys: that needs a source that can (shards, "
+                "jsonl, items), and behind it nodes that give one element for each, such as map and decode"
+            )
+        self.sources_of()[0].check_lookup()
+
+    def lookup(self, names: Sequence[str], passes: Sequence[int]) -> list[Key | None]:
+        """Find elements by the `__key__` of their samples.
+
+        Args:
+            names: The keys of samples.
+            passes: For each the number of the pass that its restore key is to have.
+
+        Returns:
+            The restore key of each, None where there is no such sample.
+        """
+        self.check_lookup()
+        return self.sources_of()[0].lookup(names, passes)
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
         """Rebuild the elements of the buffer field `name`; by default they are elements of the one source."""

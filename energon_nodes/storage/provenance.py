@@ -52,10 +52,10 @@ class Origin(NamedTuple):
 
 
 class Sources(tuple[Source, ...]):
-    """Be the tuple of one `Source` that it stands for; the record is put together when it is looked at.
+    """Be the tuple of `Source` records that it stands for; they are put together when they are looked at.
 
-    Readers make one for every sample, and few are ever looked at. It holds an `Origin`, an index and a key;
-    copies, sums and pickles are plain tuples.
+    Readers make one for every sample, and few are ever looked at. It holds an `Origin`, an index and a key for each
+    record; sums of two are of this type too, copies and pickles are plain tuples.
 
     Example:
         >>> sources = Sources.of(Origin("/data/coco", "0.tar", ("jpg", "txt")), 17, "000017")
@@ -82,12 +82,16 @@ class Sources(tuple[Source, ...]):
         return _tuple.__new__(cls, (origin, index, key))
 
     def _plain(self) -> tuple[Source, ...]:
-        origin, index, key = _tuple.__iter__(self)
-        names = tuple([f"{key}.{part}" for part in origin.parts])
-        return (Source(origin.dataset_path, index, origin.shard_name, names),)
+        held = _tuple.__iter__(self)
+        return tuple(
+            [
+                Source(origin.dataset_path, index, origin.shard_name, tuple([f"{key}.{part}" for part in origin.parts]))
+                for origin, index, key in zip(held, held, held, strict=True)
+            ]
+        )
 
     def __len__(self) -> int:
-        return 1
+        return _tuple.__len__(self) // 3
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._plain())
@@ -125,6 +129,8 @@ class Sources(tuple[Source, ...]):
         return hash(self._plain())
 
     def __add__(self, value: tuple[Any, ...], /) -> tuple[Any, ...]:
+        if isinstance(value, Sources):
+            return _tuple.__new__(Sources, _tuple.__add__(self, value))
         return self._plain() + tuple(value)
 
     def __radd__(self, value: tuple[Any, ...], /) -> tuple[Any, ...]:
