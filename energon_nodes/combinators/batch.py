@@ -8,7 +8,7 @@ from itertools import islice
 from math import isinf
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from energon_nodes.combinators.calls import check_function
+from energon_nodes.combinators.calls import check_function, refuse_generator
 from energon_nodes.core.checks import check_size
 from energon_nodes.core.fields import buffer, tuning
 from energon_nodes.core.graph import is_stateful
@@ -83,6 +83,8 @@ class Batch(Node[Y], verb="batch"):
         check_size("batch", "size", self.size, 1)
         if self.collate is not None:
             check_function("batch", "collate", self.collate)
+            remedy = "write .batch(...).map(...) with it, which delivers what it yields"
+            refuse_generator("batch", "collate", self.collate, remedy)
 
     def run(self) -> Iterator[tuple[Y, Key]]:
         pairs, held, size = self.source.pairs(), self.held, self.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from energon_nodes.core.graph import is_stateful
@@ -11,7 +12,15 @@ from energon_nodes.core.randomness import ElementRandom, global_seed
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
 
-__all__ = ["Rng", "bind_call", "check_function", "check_sources", "is_pure"]
+__all__ = [
+    "Rng",
+    "bind_call",
+    "check_function",
+    "check_sources",
+    "is_generator_function",
+    "is_pure",
+    "refuse_generator",
+]
 
 Rng: TypeAlias = bool | Literal["global"]
 """False: no random numbers. True: a generator is passed. "global": the global generators are seeded."""
@@ -23,6 +32,25 @@ def check_function(node: str, name: str, function: object, rng: Rng = False) -> 
         raise TypeError(f"{node} needs a callable {name}, got {function!r}")
     if rng is not True and rng is not False and rng != "global":
         raise ValueError(f'{node} needs rng=False, True or "global", got {rng!r}')
+
+
+def is_generator_function(function: object) -> bool:
+    """Return whether calling `function` makes a generator: also a method, a partial, or an object with `__call__`.
+
+    Example:
+        >>> def twice(value):
+        ...     yield value
+        ...     yield value
+        >>> is_generator_function(twice), is_generator_function(print)
+        (True, False)
+    """
+    return isgeneratorfunction(function) or isgeneratorfunction(getattr(type(function), "__call__", None))  # noqa: B004
+
+
+def refuse_generator(node: str, name: str, function: object, remedy: str) -> None:
+    """Raise a TypeError if calling `function` would only make a generator, and run none of its code."""
+    if is_generator_function(function):
+        raise TypeError(f"{node} needs a {name} that returns, got the generator function {function!r}: {remedy}")
 
 
 def check_sources(node: str, sources: tuple[object, ...]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from typing import Any, TypeVar
 
-from energon_nodes.combinators.calls import check_function
+from energon_nodes.combinators.calls import check_function, refuse_generator
 from energon_nodes.combinators.interrupts import with_interrupted
 from energon_nodes.core.fields import buffer, tuning
 from energon_nodes.core.node import Node
@@ -45,6 +45,7 @@ class Filter(Node[X], verb="filter"):
 
     def check(self) -> None:
         check_function("filter", "predicate", self.predicate)
+        refuse_generator("filter", "predicate", self.predicate, "a generator is always true; let it return the answer")
 
     def run(self) -> Iterator[tuple[X, Key]]:
         predicate = self.live("predicate")

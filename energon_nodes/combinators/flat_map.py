@@ -8,8 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from energon_nodes.combinators.calls import Rng, bind_call, check_function, is_pure
+from energon_nodes.core.encoders import decode_value, encode_value
 from energon_nodes.core.errors import SampleError, shown_key
-from energon_nodes.core.fields import buffer, state, tuning
+from energon_nodes.core.fields import buffer, scratch, state, tuning
+from energon_nodes.core.graph import is_stateful
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
@@ -57,6 +59,7 @@ class FlatMap(Node[Y], verb="flat_map"):
     on_error: ErrorPolicy | None = tuning(default=None)
     position: int = state(int)
     parent: Buffer = buffer()
+    before: Any = scratch(lambda: None)  # the state of a function that has one, from before its call for the parent
 
     if TYPE_CHECKING:
 
@@ -96,7 +99,9 @@ class FlatMap(Node[Y], verb="flat_map"):
 
     def run(self) -> Iterator[tuple[Y, Key]]:
         pairs, parent = self.source.pairs(), self.parent
+        stateful: Any = self.live("fn") if is_stateful(self.fn) else None
         streak = 0
+        self._undo_call()  # it was broken off, and begins anew
         while True:
             if not parent:
                 self.position = 0  # also when a parent could not be rebuilt
@@ -104,6 +109,8 @@ class FlatMap(Node[Y], verb="flat_map"):
                 if not parent:
                     return
             value, key = parent[0]
+            if stateful is not None:
+                self.before = encode_value(stateful.state_dict())
             try:
                 for item in islice(self._call(value, key), self.position, None):
                     self.position += 1
@@ -114,6 +121,23 @@ class FlatMap(Node[Y], verb="flat_map"):
                 continue
             parent.clear()
             self.position = 0
+
+    def _undo_call(self) -> None:
+        """Put the function's state back to what it was before its call for the parent."""
+        if self.parent and self.before is not None:
+            self.live("fn").load_state_dict(decode_value(self.before))
+
+    def rewind(self) -> None:
+        """Start the next pass; a call that is left in the middle counts as not made, before a resume and behind it."""
+        self.stop()
+        self._undo_call()
+        super().rewind()
+
+    def snapshot(self) -> tuple[Any, ...]:
+        taken = super().snapshot()
+        if self.parent and self.before is not None:  # a resumed run calls the function for this element again
+            taken[1]["fn"] = self.before
+        return taken
 
     def _drop(self, error: Exception, streak: int) -> int:
         value, key = self.parent[0]

@@ -57,6 +57,8 @@ class SortWindow(Node[X], verb="sort_window"):
     held: Buffer = buffer()
     ranks: list[Any] = scratch(list)  # the keys of those held, as far as they were asked for
 
+    keeps_keys = True
+
     def check(self) -> None:
         check_size("sort_window", "size", self.size, 1)
         check_function("sort_window", "key", self.key)

@@ -26,6 +26,7 @@ class Watching(Node[X], abstract=True):
     """
 
     in_checkpoints = False
+    keeps_keys = True
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state of the source."""

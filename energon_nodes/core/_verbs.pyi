@@ -1,12 +1,17 @@
 """The signatures of the verbs: made by `python -m energon_nodes.core.verb_stub`, never edited."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
 from energon_nodes.combinators.blend import OnEnd
 from energon_nodes.combinators.branch_order import Mixing
+from energon_nodes.combinators.calls import Rng
+from energon_nodes.combinators.hangs import Hang
+from energon_nodes.combinators.join import Nonmatch
+from energon_nodes.combinators.packing_strategies import Strategy
 from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Key
 from energon_nodes.core.share import ErrorPolicy
@@ -16,6 +21,7 @@ from energon_nodes.loading.uneven import Uneven
 from energon_nodes.samples.image_modes import ImageModeName
 from energon_nodes.samples.images import Backend
 from energon_nodes.samples.pixels import Filter
+from energon_nodes.sources.subset import Bound
 
 T = TypeVar("T", covariant=True)
 A = TypeVar("A")
@@ -23,6 +29,7 @@ B = TypeVar("B")
 C = TypeVar("C")
 X = TypeVar("X")
 Y = TypeVar("Y")
+Z = TypeVar("Z")
 
 class Verbs(Generic[T]):
     """Carry one method for each verb."""
@@ -121,6 +128,44 @@ class Verbs(Generic[T]):
     ) -> Node[Y]:
         """Apply `fn` to every element and deliver the elements of what it returns."""
 
+    def gc(self: Verbs[X], every: int) -> Node[X]:
+        """Run `gc.collect()` once for every `every` elements, when the next one is asked for."""
+
+    @overload
+    def group_by(
+        self: Verbs[X],
+        criterion: Callable[[X], Any],
+        batch_size: int | None = None,
+        *,
+        collate: None = None,
+        leftovers: Literal["emit", "drop"] = "emit",
+        max_open: int | None = 1000,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[list[X]]:
+        """Gather elements for which `criterion` gives the same key into batches."""
+    @overload
+    def group_by(
+        self: Verbs[X],
+        criterion: Callable[[X], Any],
+        batch_size: int | None = None,
+        *,
+        collate: Callable[[list[X]], Y],
+        leftovers: Literal["emit", "drop"] = "emit",
+        max_open: int | None = 1000,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Gather elements for which `criterion` gives the same key into batches."""
+
+    def join(
+        self: Verbs[Any],
+        *sides: Node[Any],
+        nonmatch: Nonmatch | Sequence[Nonmatch] = "error",
+        joiner: Callable[..., Y] | None = None,
+        ahead: int = 256,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Put together each sample with those of other datasets that have the same key."""
+
     def limit(self: Verbs[X], n: int) -> Node[X]:
         """Deliver at most `n` elements in each pass."""
 
@@ -144,6 +189,38 @@ class Verbs(Generic[T]):
     ) -> Loader[X]:
         """Make a loader that iterates over the pipeline, with or without worker processes."""
 
+    def log(
+        self: Verbs[X],
+        every: int = 1000,
+        *,
+        label: str = "",
+        to: str | logging.Logger | Callable[[str], Any] = "energon_nodes",
+        level: int = ...,
+    ) -> Node[X]:
+        """Write a line for every `every` elements: how many, how many a second, how long they were waited for."""
+
+    @overload
+    def map(
+        self: Verbs[X],
+        fn: Callable[[X], Iterator[Y]],
+        *,
+        rng: Literal[False] = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Apply `fn` to every element."""
+    @overload
+    def map(
+        self: Verbs[X],
+        fn: Callable[[X, np.random.Generator], Iterator[Y]],
+        *,
+        rng: Literal[True],
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Apply `fn` to every element."""
     @overload
     def map(
         self: Verbs[X],
@@ -178,6 +255,144 @@ class Verbs(Generic[T]):
         seed: int | None = None,
     ) -> Node[list[X]]:
         """Mix batches of several sources: all elements of a batch come from one source."""
+
+    @overload
+    def pack(
+        self: Verbs[X],
+        *,
+        select: Callable[[list[X]], Iterable[Iterable[Any]]],
+        combine: None = None,
+        buffer_size: int,
+        encode: None = None,
+        unselected: Literal["keep", "drop"] = "keep",
+        by: Literal["value", "position"] = "value",
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[list[X]]:
+        """Gather elements into packs that `select` chooses from a buffer."""
+    @overload
+    def pack(
+        self: Verbs[X],
+        *,
+        select: Callable[[list[X]], Iterable[Iterable[Any]]],
+        combine: Callable[[list[Any]], Generator[Y, None, None]],
+        buffer_size: int,
+        encode: Callable[..., Any] | None = None,
+        unselected: Literal["keep", "drop"] = "keep",
+        by: Literal["value", "position"] = "value",
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Gather elements into packs that `select` chooses from a buffer."""
+    @overload
+    def pack(
+        self: Verbs[X],
+        *,
+        select: Callable[[list[X]], Iterable[Iterable[Any]]],
+        combine: Callable[[list[Any]], Y],
+        buffer_size: int,
+        encode: Callable[..., Any] | None = None,
+        unselected: Literal["keep", "drop"] = "keep",
+        by: Literal["value", "position"] = "value",
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Gather elements into packs that `select` chooses from a buffer."""
+    @overload
+    def pack(
+        self: Verbs[X],
+        *,
+        select: Callable[[list[X]], Iterable[Iterable[Any]]],
+        combine: None = None,
+        buffer_size: int,
+        encode: Callable[..., Any],
+        unselected: Literal["keep", "drop"] = "keep",
+        by: Literal["value", "position"] = "value",
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[list[Any]]:
+        """Gather elements into packs that `select` chooses from a buffer."""
+
+    @overload
+    def pack_to(
+        self: Verbs[X],
+        capacity: int,
+        *,
+        length: Callable[[X], int] | str,
+        combine: None = None,
+        buffer_size: int = 1000,
+        strategy: Strategy = "best_fit",
+        oversize: Literal["error", "alone"] | Callable[[X], X] = "error",
+        max_per_pack: int | None = None,
+        encode: None = None,
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[list[X]]:
+        """Gather elements into packs whose lengths add up to at most `capacity`."""
+    @overload
+    def pack_to(
+        self: Verbs[X],
+        capacity: int,
+        *,
+        length: Callable[[X], int] | str,
+        combine: Callable[[list[Any]], Generator[Z, None, None]],
+        buffer_size: int = 1000,
+        strategy: Strategy = "best_fit",
+        oversize: Literal["error", "alone"] | Callable[[X], X] = "error",
+        max_per_pack: int | None = None,
+        encode: Callable[..., Any] | None = None,
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Z]:
+        """Gather elements into packs whose lengths add up to at most `capacity`."""
+    @overload
+    def pack_to(
+        self: Verbs[X],
+        capacity: int,
+        *,
+        length: Callable[[X], int] | str,
+        combine: Callable[[list[Any]], Z],
+        buffer_size: int = 1000,
+        strategy: Strategy = "best_fit",
+        oversize: Literal["error", "alone"] | Callable[[X], X] = "error",
+        max_per_pack: int | None = None,
+        encode: Callable[..., Any] | None = None,
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Z]:
+        """Gather elements into packs whose lengths add up to at most `capacity`."""
+    @overload
+    def pack_to(
+        self: Verbs[X],
+        capacity: int,
+        *,
+        length: Callable[[X], int] | str,
+        combine: None = None,
+        buffer_size: int = 1000,
+        strategy: Strategy = "best_fit",
+        oversize: Literal["error", "alone"] | Callable[[X], X] = "error",
+        max_per_pack: int | None = None,
+        encode: Callable[..., Any],
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[list[Any]]:
+        """Gather elements into packs whose lengths add up to at most `capacity`."""
 
     @overload
     def parallel_map(
@@ -224,11 +439,35 @@ class Verbs(Generic[T]):
     def skip(self: Verbs[X], n: int) -> Node[X]:
         """Leave out the first `n` elements of each pass."""
 
+    def slice_window(self: Verbs[X], size: int, step: int = 1, *, drop_last: bool = True) -> Node[tuple[X, ...]]:
+        """Deliver windows of `size` neighbouring elements, each `step` elements behind the one before."""
+
+    def sort_window(
+        self: Verbs[X],
+        size: int,
+        key: Callable[[X], Any],
+        *,
+        reverse: bool = False,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[X]:
+        """Gather `size` elements, deliver them sorted by `key`, and go on with the next `size`."""
+
+    def subset(self: Verbs[X], first: Bound, last: Bound) -> Node[X]:
+        """Take a part of the data that a pipeline reads: a fold, a split for validation, a small share to try things out."""
+
     def tap(self: Verbs[X], fn: Callable[[X], Any]) -> Node[X]:
         """Call `fn` with every element that passes, and deliver the element itself."""
 
     def unbatch(self: Verbs[Iterable[X]]) -> Node[X]:
         """Deliver the members of every element: the inverse of `batch`."""
+
+    def watchdog(
+        self: Verbs[X],
+        seconds: float,
+        *,
+        on_timeout: Literal["warn", "raise"] | Callable[[Hang], Any] = "warn",
+    ) -> Node[X]:
+        """Report when one element takes longer than `seconds`: which node it hangs in, and the stack of the thread."""
 
     def with_keys(self: Verbs[X]) -> Node[tuple[X, Key]]:
         """Deliver `(value, restore key)` as the elements."""

@@ -107,3 +107,44 @@ def test_a_parent_is_not_pulled_before_it_is_due() -> None:
     node = en.items([1, 1]).tap(pulled.append).flat_map(copies)
     next(node)
     assert pulled == [1]
+
+
+class Numbering:
+    """Yield two elements for each, and number all that were yielded."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, value: int) -> Iterator[tuple[int, int]]:
+        for _ in range(2):
+            self.count += 1
+            if value == 13 and self.count % 2 == 0:
+                raise KeyboardInterrupt
+            yield value, self.count
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+def test_a_function_with_a_state_is_called_again_from_the_state_before_its_call() -> None:
+    node = en.items(range(3)).flat_map(Numbering())
+    taken = [next(node) for _ in range(3)]
+    again = node.clone()
+    again.reset(node.state_dict())
+    assert list(again) == list(node) == [(1, 4), (2, 5), (2, 6)]
+    assert taken == [(0, 1), (0, 2), (1, 3)]
+
+
+def test_a_call_that_was_interrupted_begins_anew_from_the_state_before() -> None:
+    numbering = Numbering()
+    node = en.items([1, 13, 2]).flat_map(numbering)
+    assert [next(node), next(node), next(node)] == [(1, 1), (1, 2), (13, 3)]
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            next(node)
+        assert node.live("fn").count == 4
+    state = node.state_dict()
+    assert state["nodes"][1]["fn"] == {"count": 2}

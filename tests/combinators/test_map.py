@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,3 +122,51 @@ def test_mistakes_are_refused() -> None:
         en.items([1]).map(str, rng="yes")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="unexpected keyword argument 'rgn'"):
         en.items([1]).map(str, rgn=True)  # type: ignore[call-overload]
+
+
+def words(text: str) -> Iterator[str]:
+    yield from text.split()
+
+
+class Words:
+    """A generator function as an object."""
+
+    def __call__(self, text: str) -> Iterator[str]:
+        yield from text.split()
+
+    def split(self, text: str) -> Iterator[str]:
+        yield from text.split()
+
+
+def of_length(length: int, text: str) -> Iterator[str]:
+    yield from (word for word in text.split() if len(word) == length)
+
+
+@pytest.mark.parametrize("function", [words, Words(), Words().split, partial(of_length, 1)])
+def test_a_generator_function_gives_any_number_of_elements(function: Any) -> None:
+    node = en.items(["a b", "", "c"]).map(function)
+    assert list(node.with_keys()) == [("a", (0, 0, 0)), ("b", (0, 0, 1)), ("c", (0, 2, 0))]
+    assert node.restore((0, 2, 0)) == "c"
+
+
+def test_a_function_that_returns_an_iterator_gives_that() -> None:
+    (only,) = en.items(["a b"]).map(lambda text: iter(text.split()))
+    assert list(only) == ["a", "b"]
+
+
+def test_a_generator_function_cannot_run_under_global_seeds_or_in_a_node_that_wants_a_result() -> None:
+    texts = en.items(["a b"])
+    with pytest.raises(ValueError, match="cannot seed the global generators around a generator"):
+        texts.map(words, rng="global")
+    with pytest.raises(
+        TypeError, match=r"Map needs a fn that returns, got the generator function .*words.*: the verb map"
+    ):
+        en.Map(texts, words)
+    with pytest.raises(TypeError, match=r"tap needs a fn that returns.*its code would never run"):
+        texts.tap(words)
+    with pytest.raises(TypeError, match=r"filter needs a predicate that returns.*a generator is always true"):
+        texts.filter(words)
+    with pytest.raises(TypeError, match=r"batch needs a collate that returns.*write .batch\(...\).map\(...\)"):
+        texts.batch(2, collate=words)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"parallel_map needs a fn that returns.*put unbatch behind it"):
+        texts.parallel_map(words)

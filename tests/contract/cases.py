@@ -208,6 +208,15 @@ CASES = [
     ),
     Case("flat_map: impure", lambda: numbers(6).flat_map(f.twice, pure=False).shuffle(3), bytes_per_element=60),
     Case("flat_map: fails in the middle", lambda: numbers(12).flat_map(f.fails_in_the_middle, on_error="skip")),
+    Case("flat_map: a function with a state", lambda: numbers(12).flat_map(f.Spread()), bytes_per_element=60),
+    Case(
+        "map: a generator function with a state",
+        lambda: numbers(12, shuffle=True).map(f.Spread()).shuffle(4).batch(2),
+        bytes_per_element=90,
+    ),
+    Case("map: a generator function", lambda: numbers(12, shuffle=True).map(f.copies).shuffle(4), bytes_per_element=60),
+    Case("map: a generator function of random numbers", lambda: numbers(12).map(f.scatter, rng=True).batch(2)),
+    Case("filter: a predicate with a state", lambda: numbers().filter(f.Nth()).batch(2), bytes_per_element=40),
     Case("unbatch", lambda: numbers().batch(4).unbatch(), once=True, total=23, bytes_per_element=80),
     Case(
         "unbatch: mixed batches",

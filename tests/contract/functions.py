@@ -294,3 +294,38 @@ def vowel(value: Any) -> bool:
 
 def remainder_and_size(value: Any) -> tuple[tuple[str, int], int]:
     return ("rest", sum(flat(value)) % 3), 2 + sum(flat(value)) % 3
+
+
+class Spread:
+    """Yield each value as often as its digits say, with a number that counts all that were yielded."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, value: Any) -> Iterator[Any]:
+        for number in range(digits(value) % 4):
+            self.count += 1
+            yield (value, number, self.count)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+class Nth:
+    """Accept every third element: a predicate with a state."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, value: Any) -> bool:
+        self.seen += 1
+        return self.seen % 3 == 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.seen = state["seen"]

@@ -25,7 +25,7 @@ class Halves(en.Node[int]):
     source: en.Node[int]
     by: int = 2
     taken: int = en.state(int)
-    log: list[int] = en.state(list)
+    notes: list[int] = en.state(list)
     empty: bytes = en.state(bytes)
     table: list[int] = en.shared()
 
@@ -37,7 +37,7 @@ class Halves(en.Node[int]):
     def run(self) -> Iterator[tuple[int, Key]]:
         for value, key in self.source.pairs():
             self.taken += 1
-            self.log = [*self.log[-2:], value]
+            self.notes = [*self.notes[-2:], value]
             yield value // self.by, key
 
 

@@ -77,7 +77,10 @@ assert_type(numbers.filter(lambda value: value > 1), Node[int])
 assert_type(numbers.flat_map(letters), Node[str])
 assert_type(numbers.flat_map(scattered, rng=True), Node[bool])
 assert_type(numbers.limit(2), Node[int])
+assert_type(numbers.gc(every=100), Node[int])
+assert_type(numbers.log(100, label="train", to=print), Node[int])
 assert_type(numbers.map(str), Node[str])
+assert_type(numbers.map(letters), Node[str])
 assert_type(numbers.map(lambda value: value / 2), Node[float])
 assert_type(numbers.map(jitter, rng=True), Node[float])
 assert_type(numbers.map(str, rng="global", pure=False, on_error="skip"), Node[str])
@@ -88,7 +91,11 @@ assert_type(numbers.repeat(), Node[int])
 assert_type(numbers.repeat(1.5), Node[int])
 assert_type(numbers.shuffle(100, seed=3), Node[int])
 assert_type(numbers.skip(1), Node[int])
+assert_type(numbers.slice_window(3, step=2), Node[tuple[int, ...]])
+assert_type(texts.sort_window(100, len), Node[str])
+assert_type(numbers.subset("0%", "50%"), Node[int])
 assert_type(numbers.tap(log), Node[int])
+assert_type(numbers.watchdog(60, on_timeout="raise"), Node[int])
 assert_type(numbers.batch(2).unbatch(), Node[int])
 assert_type(texts.unbatch(), Node[str])
 assert_type(numbers.with_keys(), Node[tuple[int, Key]])
@@ -124,8 +131,8 @@ numbers.batch()  # pyright: ignore[reportCallIssue]
 numbers.batch("2")  # pyright: ignore[reportArgumentType]
 numbers.limit(n=2, m=3)  # pyright: ignore[reportCallIssue]
 numbers.batch(2, True)  # pyright: ignore[reportCallIssue]
-numbers.map(jitter)  # pyright: ignore[reportArgumentType]
-numbers.map(letters, on_error="skp")  # pyright: ignore[reportArgumentType]
+numbers.map(jitter)  # pyright: ignore[reportCallIssue]
+numbers.map(letters, on_error="skp")  # pyright: ignore[reportCallIssue]
 numbers.unbatch()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 Double(numbers, taken=3)  # pyright: ignore[reportCallIssue]
 numbers.no_such_verb()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
