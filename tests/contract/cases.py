@@ -428,6 +428,36 @@ CASES = [
         total=15,
     ),
     Case(
+        "join",
+        lambda: en.items(f.named(23), shuffle=True).join(en.items(f.named(23, 7)), joiner=f.joined_sum),
+        once=True,
+        total=23,
+    ),
+    Case(
+        "join: of three, some are missing",
+        lambda: en.items(f.named(23)).join(
+            en.items(f.named(17, 5)), en.items(f.named(11, 3)), nonmatch=["skip", "none"], joiner=f.joined_sum, ahead=4
+        ),
+        once=True,
+        total=17,
+    ),
+    Case(
+        "join: random draws on both sides, behind a buffer",
+        lambda: (
+            en.items(f.named(23), shuffle=True)
+            .map(f.jittered, rng=True)
+            .join(en.items(f.named(23, 7)).map(f.jittered, rng=True), joiner=f.joined_sum, ahead=5)
+            .shuffle(6)
+            .batch(2)
+        ),
+    ),
+    Case(
+        "join: shards",
+        lambda: shards().join(en.shards(f.tars(), parts=[]), joiner=f.first_of, ahead=7),
+        once=True,
+        total=23,
+    ),
+    Case(
         "blend: spread evenly",
         lambda: en.blend(numbers(9), en.items("abcdefg", shuffle=True), weights=[2, 1], mixing="smooth"),
         once=True,

@@ -65,6 +65,27 @@ def not_third(value: Any) -> bool:
     return sum(flat(value)) % 3 != 0
 
 
+def named(count: int, step: int = 1) -> list[dict[str, Any]]:
+    """Return samples whose keys are numbers, in another order for each step."""
+    return [{"__key__": f"k{number * step % count}", f"part{step}": number} for number in range(count)]
+
+
+def joined_sum(first: Any, *others: Any) -> list[int]:
+    """Return the key and the parts of samples that were joined, as numbers."""
+    return [
+        int(first["__key__"][1:]),
+        *[value for sample in (first, *others) if sample for value in flat([*sample.values()][1:])],
+    ]
+
+
+def first_of(first: Any, *others: Any) -> Any:
+    return first
+
+
+def jittered(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return sample | {"drawn": int(rng.integers(1000))}
+
+
 def never(value: Any) -> bool:
     return False
 
