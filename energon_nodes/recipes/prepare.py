@@ -8,6 +8,7 @@ from typing import Any
 
 from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import DatasetError
+from energon_nodes.recipes.prepare_found import Work
 from energon_nodes.recipes.prepare_job import carry_out
 from energon_nodes.recipes.prepare_plan import plan_indices, plan_shards
 from energon_nodes.recipes.prepared import Prepared
@@ -120,19 +121,20 @@ def prepare(
         raise ValueError(f"dataset_yaml must be the name of a .yaml file in {META_FOLDER}, got {dataset_yaml!r}")
     if update and overwrite:
         raise ValueError("update keeps what did not change, and overwrite makes all of it anew: say one of them")
+    work = Work(executor, workers, progress)
     if index_only:
         others = {"split": rule, "exclude": exclude, "shuffle": shuffle, "sample_type": sample_type, **sample}
         given = [name for name, value in {**others, "update": update}.items() if value]
         if given:
             raise ValueError(f"index_only leaves all but the indices as it is: leave out {', '.join(given)}")
-        return carry_out(plan_indices(root), dataset_yaml, executor, workers, progress)
+        return carry_out(plan_indices(root), dataset_yaml, work)
     if is_prepared(root) and not (update or overwrite):
         raise DatasetError(
             f"{root} is prepared already: say update=True to index what changed, overwrite=True to prepare all of it "
             "again, or index_only=True to make its indices anew"
         )
     plan = plan_shards(root, rule, exclude, shuffle, seed, sample_type, sample, dataset_yaml, update)
-    return carry_out(plan, dataset_yaml, executor, workers, progress)
+    return carry_out(plan, dataset_yaml, work)
 
 
 def _prepare_lines(path: str, given: list[str], progress: bool | None) -> Prepared:

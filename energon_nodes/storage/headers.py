@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from energon_nodes.storage.tar import BLOCK
 
-__all__ = ["NAME", "are_regular", "has_prefix"]
+__all__ = ["NAME", "are_regular", "has_magic", "has_prefix"]
 
 NAME = np.dtype({"names": ["name"], "formats": ["S100"], "offsets": [0], "itemsize": BLOCK})
 """The short name of a header; bytes behind a first zero byte are still in it."""
@@ -44,7 +44,7 @@ def are_regular(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """
     words = blocks.view(np.uint64)
     fits = ((words[:, 15:20] & _FORM) == _FORM_WANTED).all(axis=1)
-    fits &= (words[:, 32] & np.uint64(_MAGIC)) == np.uint64(_MAGIC_WANTED)
+    fits &= has_magic(blocks)
     if not len(blocks):
         return fits
     stored = (blocks[:, _CHECKSUM : _CHECKSUM + 6] & 7) @ _POWERS
@@ -70,6 +70,23 @@ def _sum_of_bytes(words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def _checksum_bytes(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
     return blocks[:, _CHECKSUM : _CHECKSUM + 8].sum(axis=1, dtype=np.int64)
+
+
+def has_magic(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Tell which blocks look like a header of today.
+
+    Example:
+        >>> import tarfile
+        >>> has_magic(np.frombuffer(tarfile.TarInfo("a.txt").tobuf() + bytes(512), np.uint8).reshape(-1, 512))
+        array([ True, False])
+
+    Args:
+        blocks: The bytes, uint8 of shape `(n, 512)`, contiguous.
+
+    Returns:
+        Shape `(n,)`.
+    """
+    return (blocks.view(np.uint64)[:, 32] & np.uint64(_MAGIC)) == np.uint64(_MAGIC_WANTED)
 
 
 def has_prefix(blocks: NDArray[np.uint8]) -> NDArray[np.bool_]:

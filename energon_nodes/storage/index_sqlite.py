@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, repeat
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import numpy as np
@@ -34,8 +34,10 @@ _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA cache_size = -65536",  # 64 MB, whatever the size of the dataset
 )
-_SAMPLE = "INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?, ?)"
-_PART = "INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)"
+_SAMPLE = "INSERT OR IGNORE INTO samples VALUES "
+_PART = "INSERT INTO sample_parts VALUES "
+_ROW = "(?, ?, ?, ?, ?)"
+_AT_ONCE = 64  # rows of one statement: twice as fast as one by one
 
 
 class Rows(NamedTuple):
@@ -117,13 +119,19 @@ class IndexWriter:
         before = database.total_changes
         offsets = rows.offsets[:count].tolist()
         sizes = np.diff(rows.offsets).tolist()
-        database.executemany(_SAMPLE, zip(repeat(shard), rows.keys, range(count), offsets, sizes, strict=False))
+        self._insert(_SAMPLE, count, zip(repeat(shard), rows.keys, range(count), offsets, sizes, strict=False))
         added = database.total_changes - before
         numbers = np.repeat(np.arange(count), np.diff(rows.part_starts)).tolist()
         names = map(rows.part_names.__getitem__, rows.names.tolist())
         parts = zip(repeat(shard), numbers, names, rows.starts.tolist(), rows.sizes.tolist(), strict=False)
-        database.executemany(_PART, parts)
+        self._insert(_PART, len(numbers), parts)
         return [] if added == count else self._others(shard, rows.keys)
+
+    def _insert(self, statement: str, count: int, rows: Iterator[tuple[Any, ...]]) -> None:
+        values = chain.from_iterable(islice(rows, count - count % _AT_ONCE))
+        several = zip(*[values] * (5 * _AT_ONCE), strict=True)
+        self._database.executemany(statement + ", ".join([_ROW] * _AT_ONCE), several)
+        self._database.executemany(statement + _ROW, rows)
 
     def copy(self, path: str, numbers: Mapping[int, int]) -> dict[int, int]:
         """Add samples of an older index, before any other.

@@ -168,7 +168,7 @@ def _odd_parts(contents: ShardContents) -> list[tuple[int, str]]:
                     f"sample {key!r} has the part {part!r} twice: remove one of the files, or rename it",
                 )
             )
-    bad = [number for number, key in enumerate(contents.keys) if not _can_be_stored(key)]
+    bad = [number for number, key in enumerate(contents.keys) if not _is_text(key)] if not _are_text(contents) else []
     found += [
         (int(contents.index.offsets[number]), f"the key {contents.keys[number]!r} is no UTF-8 text: rename its files")
         for number in bad
@@ -176,13 +176,14 @@ def _odd_parts(contents: ShardContents) -> list[tuple[int, str]]:
     found += [
         (0, f"a part is named {part!r}, which is no UTF-8 text: rename such files")
         for part in contents.part_names
-        if not _can_be_stored(part)
+        if not _is_text(part)
     ]
     return found
 
 
-def _can_be_stored(text: str) -> bool:
-    return (text.isascii() and "\0" not in text) or _is_text(text)
+def _are_text(contents: ShardContents) -> bool:
+    text = "\0".join([*contents.keys, *contents.part_names])
+    return text.isascii() and text.count("\0") == max(0, len(contents.keys) + len(contents.part_names) - 1)
 
 
 def _is_text(text: str) -> bool:

@@ -8,18 +8,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from energon_nodes.storage.header_runs import Run, run_in, run_through
 from energon_nodes.storage.headers import NAME, are_regular, has_prefix
-from energon_nodes.storage.tar import BLOCK, Member, TarError, next_member, pax_fields
+from energon_nodes.storage.tar import BLOCK, Member, next_member
 from energon_nodes.storage.window import Window
 
 __all__ = ["Members", "split_names", "walk"]
 
 _MOST = 2048  # headers at a time: 1 MB
 _FEWEST = 16
-_LONGEST = 64 * 1024  # bytes of a long name or of PAX records
 _MOST_ONE_BY_ONE = 1024
-_FILE, _OLD_FILE, _PAX, _LONG_NAME, _LONG_LINK = b"0\0xLK"
-_MODIFIED = b" mtime="  # the only record that most PAX headers have
+_WIDE = 128 * 1024  # so many bytes are worth a look at all of their blocks
+_PER_HEADER = 16 * 1024  # if there is a header in so many bytes at least
+_FAR = 64 * 1024 * 1024  # so much further on another look is taken, if there was not
 
 
 class Members(NamedTuple):
@@ -73,14 +74,24 @@ def walk(window: Window, size: int) -> Iterator[Members | Member]:
     """
     offset = 0
     most, odd = _FEWEST, 1
+    at_once_from = 0
     while True:
-        taken = _take(window, offset, most)
-        group = _checked(taken, offset, size)
+        run, is_dense = None, False
+        if offset >= at_once_from and window.is_wide:
+            buffer, at = window.piece(offset, _WIDE)
+            if len(buffer) - at > _FEWEST * BLOCK:
+                run = run_in(buffer, at)
+                is_dense = len(run.lengths) * _PER_HEADER >= len(buffer) - at
+        if not is_dense:
+            at_once_from = offset + _FAR
+        if run is None or not len(run.lengths):
+            run = run_through(window, offset, most)
+        group = _checked(run, offset, size)
         if group is not None:
             yield group
             offset = group.stop
             most, odd = min(2 * most, _MOST), 1
-            if taken.goes_on and group.stop == taken.stop:
+            if run.goes_on and len(group.names) == np.count_nonzero(run.is_file):
                 continue
         # Shards of an old writer are all odd: the more odd entries in a row, the more are read before another group.
         for _ in range(odd):
@@ -92,115 +103,27 @@ def walk(window: Window, size: int) -> Iterator[Members | Member]:
         most, odd = _FEWEST, min(2 * odd, _MOST_ONE_BY_ONE)
 
 
-class _Taken(NamedTuple):
-    """Headers that follow each other, not checked yet."""
-
-    blocks: list[bytes]
-    lengths: list[int]
-    extensions: dict[int, str | None]  # by number, those that stand in front of a file, with the name that they give it
-    stop: int
-    goes_on: bool  # whether the header behind them may be a regular one
-
-
-def _take(window: Window, offset: int, most: int) -> _Taken:
-    """Follow the sizes in headers, until `most` headers are there or one has another form."""
-    blocks: list[bytes] = []
-    lengths: list[int] = []
-    extensions: dict[int, str | None] = {}
-    buffer, at = window.piece(offset, BLOCK)
-    offset -= at  # from here on that of the buffer
-    last = len(buffer) - BLOCK
-    files, stop = 0, offset + at
-    while len(blocks) < most:
-        if at > last:
-            buffer, new = window.piece(offset + at, BLOCK)
-            offset += at - new
-            at, last = new, len(buffer) - BLOCK
-            if at > last:
-                break
-        block = buffer[at : at + BLOCK]
-        try:
-            length = int(block[124:135], 8)
-            kind = block[156]
-        except (ValueError, IndexError):
-            break
-        if kind == _FILE or kind == _OLD_FILE:  # noqa: SIM109 - a tuple takes longer
-            at += (length + 1023) & -512
-            blocks.append(block)
-            lengths.append(length)
-            files, stop = len(blocks), offset + at
-            continue
-        if kind not in (_PAX, _LONG_NAME, _LONG_LINK) or not 0 <= length < _LONGEST:
-            break
-        whole = (length + 1023) & -512
-        if at + whole > last:
-            buffer, new = window.piece(offset + at, whole + BLOCK)
-            offset += at - new
-            at, last = new, len(buffer) - BLOCK
-            if at + whole > last:
-                break
-        if kind == _PAX:
-            data = buffer[at + BLOCK : at + BLOCK + length]
-            if data[2:9] == _MODIFIED and data[-1] == 10 and data[:2].isdigit() and int(data[:2]) == length:
-                extensions[len(blocks)] = None
-            else:
-                try:
-                    fields = pax_fields(data, 0)
-                except TarError:
-                    break
-                if "size" in fields or any(field.startswith("GNU.sparse.") for field in fields):
-                    break
-                path = fields.get("path")
-                extensions[len(blocks)] = None if path is None else path.decode("utf-8", "surrogateescape")
-        elif kind == _LONG_NAME:
-            name = buffer[at + BLOCK : at + BLOCK + length].split(b"\0", 1)[0]
-            extensions[len(blocks)] = name.decode("utf-8", "surrogateescape")
-        else:
-            extensions[len(blocks)] = None
-        blocks.append(block)
-        lengths.append(length)
-        at += whole
-    # Extensions without their file wait for the next group.
-    goes_on = len(blocks) >= most
-    del blocks[files:], lengths[files:]
-    return _Taken(blocks, lengths, extensions, stop, goes_on)
-
-
-def _checked(taken: _Taken, start: int, size: int) -> Members | None:
+def _checked(run: Run, start: int, size: int) -> Members | None:
     """Return the files whose headers, and those in front of them, are undamaged, up to the first one that is not."""
-    count = len(taken.blocks)
+    count = len(run.lengths)
     if not count:
         return None
-    data = b"".join(taken.blocks)
-    blocks = np.frombuffer(data, np.uint8).reshape(count, BLOCK)
-    lengths = np.array(taken.lengths, np.int64)
-    stops = np.cumsum((lengths + (2 * BLOCK - 1)) & -BLOCK) + start
+    blocks = np.frombuffer(run.data, np.uint8).reshape(count, BLOCK)
+    stops = np.cumsum((run.lengths + (2 * BLOCK - 1)) & -BLOCK) + start
     fits = are_regular(blocks) & (stops <= size)
     if not fits.all():
         count = int(np.argmin(fits))
-    rows = _files(taken.extensions, count)
+    rows = np.flatnonzero(run.is_file[:count])
     if not len(rows):
         return None
     ends = stops[rows]
     heads = np.concatenate(([start], stops))[rows]
-    names = _names(data, blocks, rows, taken.extensions)
-    starts = np.concatenate(([start], ends[:-1]))  # where extensions stand in front, it is theirs
-    return Members(names, starts, heads + BLOCK, lengths[rows], int(ends[-1]))
+    starts = np.concatenate(([start], ends[:-1]))  # where other headers stand in front, it is theirs
+    return Members(_names(run, blocks, rows), starts, heads + BLOCK, run.lengths[rows], int(ends[-1]))
 
 
-def _files(extensions: dict[int, str | None], count: int) -> NDArray[np.int64]:
-    """Return which of the first `count` headers are those of files."""
-    if not extensions:
-        return np.arange(count)
-    is_file = np.ones(count, np.bool_)
-    is_file[[row for row in extensions if row < count]] = False
-    return np.flatnonzero(is_file)
-
-
-def _names(
-    data: bytes, blocks: NDArray[np.uint8], rows: NDArray[np.int64], extensions: dict[int, str | None]
-) -> list[str]:
-    texts: list[bytes] = np.frombuffer(data, NAME)["name"][rows].tolist()
+def _names(run: Run, blocks: NDArray[np.uint8], rows: NDArray[np.int64]) -> list[str]:
+    texts: list[bytes] = np.frombuffer(run.data, NAME)["name"][rows].tolist()
     joined = b"\0".join(texts)
     if joined.count(b"\0") >= len(texts):
         joined = b"\0".join([text.split(b"\0", 1)[0] for text in texts])
@@ -208,14 +131,14 @@ def _names(
     prefixed = has_prefix(blocks)[rows]
     if prefixed.any():
         for number in np.flatnonzero(prefixed).tolist():
-            at = int(rows[number]) * BLOCK
-            if data[at + 257 : at + 263] == b"ustar\0":
-                folder = data[at + 345 : at + 500].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+            header = run.data[int(rows[number]) * BLOCK :][:BLOCK]
+            if header[257:263] == b"ustar\0":
+                folder = header[345:500].split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
                 names[number] = f"{folder}/{names[number]}"
-    if any(name is not None for name in extensions.values()):
-        numbers = np.searchsorted(rows, list(extensions)).tolist()
-        for number, name in zip(numbers, extensions.values(), strict=True):
-            if name is not None and number < len(names):
+    if run.names:
+        owners = np.searchsorted(rows, list(run.names)).tolist()
+        for number, name in zip(owners, run.names.values(), strict=True):
+            if number < len(names):
                 names[number] = name
     return names
 

@@ -48,6 +48,11 @@ class Window:
         buffer, at = self.piece(offset, size)
         return buffer[at : at + size]
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether so much is read at a time that it pays to look at all of it."""
+        return bool(self._fixed) or self._length >= _LARGEST // 4
+
     def piece(self, offset: int, size: int) -> tuple[bytes, int]:
         """Return the buffer, and where an offset of the file stands in it.
 
