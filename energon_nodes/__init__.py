@@ -51,6 +51,7 @@ from energon_nodes.core.errors import (
     DecodeError,
     EnergonNodesError,
     FatalSampleError,
+    NotInStoreError,
     RestoreError,
     SampleError,
     ShardError,
@@ -75,9 +76,11 @@ if TYPE_CHECKING:
     from energon_nodes.loading.state import merge_states
     from energon_nodes.recipes.datasets import dataset
     from energon_nodes.recipes.prepare import prepare
+    from energon_nodes.recipes.prepare_media import PreparedMedia, prepare_media
     from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
     from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.problems import Problem
+    from energon_nodes.recipes.write import write
     from energon_nodes.samples.collate import Collate, collate
     from energon_nodes.samples.concat_tokens import ConcatTokens, concat_tokens
     from energon_nodes.samples.decode import Decoder
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from energon_nodes.samples.packed import PackedTokens
     from energon_nodes.samples.padding import Pad
     from energon_nodes.samples.sample import CrudeSample, Sample
+    from energon_nodes.samples.store import Store, store
     from energon_nodes.samples.type_names import import_type
     from energon_nodes.samples.types import (
         CaptioningSample,
@@ -139,6 +143,7 @@ __all__ = [
     "Map",
     "MultiChoiceVQASample",
     "Node",
+    "NotInStoreError",
     "OCRSample",
     "Pack",
     "PackTo",
@@ -148,6 +153,7 @@ __all__ = [
     "PipelineDataset",
     "Prefetch",
     "Prepared",
+    "PreparedMedia",
     "Problem",
     "Repeat",
     "RestoreError",
@@ -162,6 +168,7 @@ __all__ = [
     "SliceWindow",
     "SortWindow",
     "StateError",
+    "Store",
     "Tap",
     "TextSample",
     "TrustError",
@@ -191,6 +198,7 @@ __all__ = [
     "lint",
     "merge_states",
     "prepare",
+    "prepare_media",
     "mix_batches",
     "pack_lengths",
     "register_encoder",
@@ -200,9 +208,11 @@ __all__ = [
     "shards",
     "shared",
     "state",
+    "store",
     "subset",
     "tuning",
     "wrap",
+    "write",
     "zip",
 ]
 
@@ -215,10 +225,13 @@ _LATER = {
     "merge_states": "energon_nodes.loading.state",
     "dataset": "energon_nodes.recipes.datasets",
     "prepare": "energon_nodes.recipes.prepare",
+    "PreparedMedia": "energon_nodes.recipes.prepare_media",
+    "prepare_media": "energon_nodes.recipes.prepare_media",
     "DuplicateKeysError": "energon_nodes.recipes.prepared",
     "Prepared": "energon_nodes.recipes.prepared",
     "lint": "energon_nodes.recipes.lint",
     "Problem": "energon_nodes.recipes.problems",
+    "write": "energon_nodes.recipes.write",
     "Collate": "energon_nodes.samples.collate",
     "collate": "energon_nodes.samples.collate",
     "Decoder": "energon_nodes.samples.decode",
@@ -229,6 +242,8 @@ _LATER = {
     "Pad": "energon_nodes.samples.padding",
     "CrudeSample": "energon_nodes.samples.sample",
     "Sample": "energon_nodes.samples.sample",
+    "Store": "energon_nodes.samples.store",
+    "store": "energon_nodes.samples.store",
     "import_type": "energon_nodes.samples.type_names",
     "CaptioningSample": "energon_nodes.samples.types",
     "ImageClassificationSample": "energon_nodes.samples.types",

@@ -15,9 +15,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, ROW, KeyTable
+from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, ROW, KeyTable, read_footer
 
-__all__ = ["KeyTableWriter", "table_of"]
+__all__ = ["KeyTableWriter", "table_of", "tie"]
 
 _ROUNDS = 16  # so many parts of the hash table are made one after the other: less memory at a time
 _LEAST_BITS = 8
@@ -138,8 +138,7 @@ class KeyTableWriter:
         repeated = np.array(sorted(row for group in groups for row in group), "<i8")
         self._file.write(repeated.tobytes())
         footer = {"rows": self._count, "parts": self._part_end, "names": len(names), "bits": bits, "slots": slots}
-        text = json.dumps({**footer, "repeated": len(repeated), "at": at, "belongs_to": belongs_to}).encode()
-        self._file.write(text + len(text).to_bytes(8, "little") + MAGIC)
+        self._file.write(_footer({**footer, "repeated": len(repeated), "at": at, "belongs_to": belongs_to}))
         self._file.flush()
         return [(group[0], group[1]) for group in sorted(groups)[:shown]]
 
@@ -162,6 +161,32 @@ class KeyTableWriter:
             both = np.frombuffer(os.pread(fd, 2 * ROW.itemsize, base + row * ROW.itemsize), ROW)["key"].tolist()
             groups.setdefault(os.pread(fd, both[1] - both[0], both[0]), []).append(row)
         return [group for group in groups.values() if len(group) > 1]
+
+
+def tie(file: BinaryIO, belongs_to: str) -> None:
+    """Change what a key table is tied to.
+
+    Example:
+        >>> with tempfile.TemporaryFile() as file:
+        ...     KeyTableWriter(file).finish("before"), tie(file, "now"), read_footer(file.fileno())["belongs_to"]
+        ([], None, 'now')
+
+    Args:
+        file: The table, open for reading and writing.
+        belongs_to: The text that tells whether it is up to date.
+    """
+    old = read_footer(file.fileno())
+    if old is None:
+        raise ValueError("the file is no whole key table")
+    file.seek(-16 - old["length"], os.SEEK_END)
+    file.write(_footer({**{name: value for name, value in old.items() if name != "length"}, "belongs_to": belongs_to}))
+    file.truncate()
+    file.flush()
+
+
+def _footer(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content).encode()
+    return text + len(text).to_bytes(8, "little") + MAGIC
 
 
 def _unnamed(folder: str | None) -> BinaryIO:

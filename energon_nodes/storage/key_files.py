@@ -1,4 +1,4 @@
-"""Where key tables lie that cannot lie beside their dataset: a cache folder of the user."""
+"""Where files for lookup lie that cannot lie beside their dataset: a cache folder of the user."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from contextlib import contextmanager, suppress
 from platformdirs import user_cache_dir
 
 from energon_nodes.storage import paths
-from energon_nodes.storage.key_lookup import read_footer
 from energon_nodes.storage.remote import ask
 from energon_nodes.storage.writing import TEMPORARY
 
-__all__ = ["cache_folder", "cached_table", "local_copy"]
+__all__ = ["cache_folder", "cached_file", "local_copy"]
 
 _log = logging.getLogger("energon_nodes.storage")
 
@@ -35,27 +34,28 @@ def cache_folder() -> str:
 
 
 @contextmanager
-def cached_table(root: str, owner: str, make: Callable[[str], None]) -> Generator[int]:
-    """Give the descriptor of a table in the cache folder, made by `make(path)` where it is not there.
+def cached_file(root: str, owner: str, suffix: str, make: Callable[[str], None]) -> Generator[str]:
+    """Give a file in the cache folder, made by `make(path)` where it is not there.
 
-    Tables of the same dataset that are out of date are removed. Where the cache folder cannot be written to, the
-    table lies in a file without a name, for this process and those that it forks.
+    Files of the same dataset that are out of date are removed. Where the cache folder cannot be written to, the file
+    is gone when the block ends: whoever has opened or mapped it goes on with it.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     os.environ["ENERGON_NODES_CACHE"] = folder
-        ...     with cached_table("memory://data", "1", lambda path: None) as fd:
-        ...         os.fstat(fd).st_size
+        ...     with cached_file("memory://data", "1", ".table", lambda path: None) as path:
+        ...         os.path.getsize(path)
         0
         >>> del os.environ["ENERGON_NODES_CACHE"]
 
     Args:
         root: The dataset.
-        owner: What the table is tied to.
+        owner: What the file is tied to.
+        suffix: How its name ends.
         make: Writes it.
 
     Yields:
-        A descriptor, open for reading until the block ends.
+        Its path.
 
     Raises:
         OSError: Nothing can be written anywhere.
@@ -63,23 +63,20 @@ def cached_table(root: str, owner: str, make: Callable[[str], None]) -> Generato
     folder = os.path.join(cache_folder(), "keys")
     name = root if paths.is_url(root) else os.path.abspath(root)
     stem = f"{os.path.basename(name)[:60]}-{_digest(name)}"
-    path = os.path.join(folder, f"{stem}-{_digest(owner)}.table")
-    fd = _open_whole(path)
-    if fd < 0:
-        partial, kept = _new_file(folder, root)
-        try:
-            make(partial)
-            fd = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
-            if kept:
-                os.replace(partial, path)
-                _remove_others(folder, stem, path)
-        finally:
-            with suppress(OSError):
-                os.unlink(partial)
+    path = os.path.join(folder, f"{stem}-{_digest(owner)}{suffix}")
+    if os.path.exists(path):
+        yield path
+        return
+    partial, kept = _new_file(folder, root)
     try:
-        yield fd
+        make(partial)
+        if kept:
+            os.replace(partial, path)
+            _remove_others(folder, stem, suffix, path)
+        yield path if kept else partial
     finally:
-        os.close(fd)
+        with suppress(OSError):
+            os.unlink(partial)
 
 
 @contextmanager
@@ -113,17 +110,6 @@ def local_copy(path: str) -> Generator[str]:
             os.unlink(copy)
 
 
-def _open_whole(path: str) -> int:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return -1
-    if read_footer(fd) is None:
-        os.close(fd)
-        return -1
-    return fd
-
-
 def _new_file(folder: str, root: str) -> tuple[str, bool]:
     """Return a new file in the folder, or else one in the folder for temporary files, and whether it is the first."""
     try:
@@ -140,8 +126,8 @@ def _new_file(folder: str, root: str) -> tuple[str, bool]:
     return partial, kept
 
 
-def _remove_others(folder: str, stem: str, path: str) -> None:
-    for other in glob.glob(os.path.join(glob.escape(folder), f"{glob.escape(stem)}-*.table")):
+def _remove_others(folder: str, stem: str, suffix: str, path: str) -> None:
+    for other in glob.glob(os.path.join(glob.escape(folder), f"{glob.escape(stem)}-*{suffix}")):
         if other != path:
             with suppress(OSError):
                 os.unlink(other)

@@ -77,7 +77,7 @@ def read_footer(fd: int) -> dict[str, Any] | None:
         footer = json.loads(os.pread(fd, length, end - length))
     except ValueError:
         return None
-    return cast("dict[str, Any]", footer) if isinstance(footer, dict) else None
+    return {**cast("dict[str, Any]", footer), "length": length} if isinstance(footer, dict) else None
 
 
 class KeyTable:

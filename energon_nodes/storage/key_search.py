@@ -15,9 +15,8 @@ from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import metadata, paths
 from energon_nodes.storage.headers import NAME, are_regular, has_prefix
 from energon_nodes.storage.key_building import KeyTableWriter, table_of
-from energon_nodes.storage.key_files import cached_table
 from energon_nodes.storage.key_lookup import KeyTable, encoded
-from energon_nodes.storage.key_table import open_key_table
+from energon_nodes.storage.key_table import cached_key_table, open_key_table
 from energon_nodes.storage.tar import BLOCK, TarError, next_member, split_name
 from energon_nodes.storage.window import Window
 
@@ -120,16 +119,16 @@ def _scanned_table(shards: ShardSet, names: list[str]) -> KeyTable:
     state = hashlib.blake2b(digest_size=12)
     for name in names:
         state.update(f"{name}\0{paths.identity(paths.join(shards.root, name))}\0".encode("utf-8", "surrogateescape"))
+    owner = state.hexdigest()
 
     def make(path: str) -> None:
         with open(path, "wb+") as file:
             writer = KeyTableWriter(file)
             for arguments in _keys_of(shards, names):
                 writer.add(*arguments)
-            writer.finish("")
+            writer.finish(owner)
 
-    with cached_table(f"{shards.root}/{shards.fingerprint}", state.hexdigest(), make) as fd:
-        return KeyTable(fd, names)
+    return cached_key_table(f"{shards.root}/{shards.fingerprint}", owner, tuple(names), None, make)
 
 
 def _keys_of(shards: ShardSet, names: list[str]) -> Iterator[tuple[Any, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote
@@ -17,13 +18,22 @@ import numpy as np
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import metadata, paths
-from energon_nodes.storage.key_building import KeyTableWriter
-from energon_nodes.storage.key_files import cached_table, local_copy
+from energon_nodes.storage.key_building import KeyTableWriter, tie
+from energon_nodes.storage.key_files import cached_file, local_copy
 from energon_nodes.storage.key_lookup import KeyTable, read_footer
 from energon_nodes.storage.remote import ask
 from energon_nodes.storage.writing import replacing
 
-__all__ = ["KEYS_FILE", "KeyTable", "belongs_to", "describe_index", "open_key_table", "write_key_table"]
+__all__ = [
+    "KEYS_FILE",
+    "KeyTable",
+    "belongs_to",
+    "cached_key_table",
+    "describe_index",
+    "open_key_table",
+    "retie_key_table",
+    "write_key_table",
+]
 
 KEYS_FILE = "keys.table"
 """The name of the table in `.nv-meta`. It is ours alone: Megatron-Energon looks things up in `index.sqlite`."""
@@ -187,8 +197,77 @@ def _open(root: str, info: metadata.Info, owner: str) -> KeyTable:
             table = _fresh(beside, owner, names, origin)
             if table is not None:
                 return table
-    with cached_table(root, owner, lambda path: _make(root, beside, info, owner, path)) as fd:
-        return KeyTable(fd, names, origin)
+    return cached_key_table(root, owner, names, origin, lambda path: _make(root, beside, info, owner, path))
+
+
+def cached_key_table(
+    root: str,
+    owner: str,
+    names: tuple[str, ...],
+    origin: tuple[Any, tuple[Any, ...]] | None,
+    make: Callable[[str], None],
+) -> KeyTable:
+    """Open a table in the user's cache folder, and make it where it is not there.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     os.environ["ENERGON_NODES_CACHE"] = folder
+        ...
+        ...     def make(path: str) -> None:
+        ...         with open(path, "wb+") as file:
+        ...             KeyTableWriter(file).finish("version 1")
+        ...
+        ...     cached_key_table("memory://data", "version 1", (), None, make)
+        KeyTable(0 samples, 0 parts, 0 shards)
+        >>> del os.environ["ENERGON_NODES_CACHE"]
+
+    Args:
+        root: The dataset.
+        owner: What the table is tied to.
+        names: The shards.
+        origin: `(function, arguments)` that open an equal table in another process.
+        make: Writes it to a path.
+
+    Returns:
+        The table.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    for _ in range(2):  # once more if what lies there is damaged
+        with cached_file(root, owner, ".table", make) as path:
+            table = _fresh(path, owner, names, origin)
+            if table is not None:
+                return table
+            os.unlink(path)
+    raise OSError(f"the key table of {root} cannot be kept in the cache folder: what is written there is not read back")
+
+
+def retie_key_table(root: str, before: str) -> None:
+    """Tie the table beside a dataset to an index that holds other tables now, but the same samples.
+
+    Example:
+        >>> retie_key_table("memory://no/such/dataset", "")
+
+    Args:
+        root: The dataset.
+        before: What `belongs_to` gave before the index was changed. A table that did not belong to that stays as it is.
+
+    Raises:
+        OSError: The table cannot be written.
+    """
+    path = paths.join(root, f"{metadata.META_FOLDER}/{KEYS_FILE}")
+    if not paths.exists(path):
+        return
+    with local_copy(path) as old:
+        table = _fresh(old, before, (), None)
+        if table is None:
+            return
+        with replacing(path) as partial:
+            shutil.copyfile(old, partial)
+            with open(partial, "rb+") as file:
+                tie(file, belongs_to(root, metadata.read_info(root)))
 
 
 def _fresh(path: str, owner: str, names: tuple[str, ...], origin: Any) -> KeyTable | None:
