@@ -88,10 +88,14 @@ def choosing(strategy: Any) -> Callable[[], Figures]:
     column = lengths()
 
     def measure() -> Figures:
-        started = time.perf_counter()
-        packs = pack_lengths(column, CAPACITY, strategy=strategy, buffer_size=BUFFER)
-        seconds = time.perf_counter() - started
-        return {"rate": DOCUMENTS / seconds, "utilisation": column.sum() / (CAPACITY * len(packs))}
+        """Take the quickest of five passes: each is as short as what other programs do to it."""
+        rates: list[float] = []
+        packs: list[list[int]] = []
+        for _ in range(5):
+            started = time.perf_counter()
+            packs = pack_lengths(column, CAPACITY, strategy=strategy, buffer_size=BUFFER)
+            rates.append(DOCUMENTS / (time.perf_counter() - started))
+        return {"rate": max(rates), "utilisation": column.sum() / (CAPACITY * len(packs))}
 
     return measure
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, assert_type
 
 import numpy as np
@@ -42,6 +42,18 @@ def scattered(value: int, rng: np.random.Generator) -> list[bool]:
 
 def mean(values: list[int]) -> float:
     return sum(values) / len(values)
+
+
+def pairs_of(values: list[str]) -> list[list[str]]:
+    return [values[:2], values[2:]]
+
+
+def joined(values: list[str]) -> str:
+    return "".join(values)
+
+
+def letters_of(values: list[str]) -> Generator[str, None, None]:
+    yield from joined(values)
 
 
 def log(value: object) -> None: ...
@@ -96,6 +108,14 @@ assert_type(texts.sort_window(100, len), Node[str])
 assert_type(numbers.subset("0%", "50%"), Node[int])
 assert_type(numbers.tap(log), Node[int])
 assert_type(numbers.watchdog(60, on_timeout="raise"), Node[int])
+assert_type(numbers.group_by(str, 2), Node[list[int]])
+assert_type(numbers.group_by(str, 2, collate=mean), Node[float])
+assert_type(texts.pack_to(9, length=len), Node[list[str]])
+assert_type(texts.pack_to(9, length=len, combine=joined), Node[str])
+assert_type(texts.pack_to(9, length=len, encode=str.encode), Node[list[Any]])
+assert_type(texts.pack(select=pairs_of, buffer_size=4), Node[list[str]])
+assert_type(texts.pack(select=pairs_of, buffer_size=4, combine=joined), Node[str])
+assert_type(texts.pack(select=pairs_of, buffer_size=4, combine=letters_of), Node[str])
 assert_type(numbers.batch(2).unbatch(), Node[int])
 assert_type(texts.unbatch(), Node[str])
 assert_type(numbers.with_keys(), Node[tuple[int, Key]])
