@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
-__all__ = ["columns", "plain_text", "print_json", "readable_size", "shortened"]
+__all__ = ["columns", "plain_text", "print_json", "readable_json", "readable_size", "shortened"]
 
 
 def print_json(value: Any) -> None:
@@ -81,6 +81,39 @@ def shortened(text: str, length: int) -> str:
         The text.
     """
     return text if len(text) <= length else f"{text[:length]}… ({len(text) - length} more)"
+
+
+def readable_json(value: Any, width: int = 60, indent: str = "") -> str:
+    """Return JSON with what is short in one line, and the rest in lines below each other.
+
+    Example:
+        >>> print(readable_json({"size": [640, 480], "name": "a" * 12}, width=20))
+        {
+          "size": [640, 480],
+          "name": "aaaaaaaaaaaa"
+        }
+
+    Args:
+        value: What JSON can hold.
+        width: The most characters of a value in one line.
+        indent: What stands in front of each line but the first.
+
+    Returns:
+        The text.
+    """
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(flat) <= width or not isinstance(value, dict | list):
+        return flat
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {readable_json(item, width, deeper)}" for key, item in items]
+        opening, closing = "{}"
+    else:
+        lines = [readable_json(item, width, deeper) for item in cast("list[Any]", value)]
+        opening, closing = "[]"
+    inner = f",\n{deeper}".join(lines)
+    return f"{opening}\n{deeper}{inner}\n{indent}{closing}"
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:

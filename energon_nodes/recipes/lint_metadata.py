@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from energon_nodes.core.errors import DatasetError, TrustError
 from energon_nodes.recipes.datasets import sample_maker
@@ -19,7 +18,7 @@ from energon_nodes.storage import paths
 from energon_nodes.storage.dataset_config import read_dataset_config
 from energon_nodes.storage.discovery import SUFFIXES
 from energon_nodes.storage.metadata import META_FOLDER, Info, expand, info_file, read_info, split_file
-from energon_nodes.storage.split_text import parse_lists
+from energon_nodes.storage.splits import read_lists
 
 __all__ = ["Metadata", "check_metadata", "read_split_lists"]
 
@@ -103,23 +102,8 @@ def read_split_lists(root: str, config: str | None) -> tuple[dict[str, list[str]
     Raises:
         DatasetError: The file does not exist or has another form.
     """
-    place = split_file(root, config)
-    try:
-        text = paths.read_text(place)
-        content: Any = json.loads(text) if place.endswith(".json") else parse_lists(text)
-        parts = cast("dict[str, Any]", content["split_parts"])
-        return {str(part): _expanded(listed) for part, listed in parts.items()}, _expanded(content.get("exclude"))
-    except FileNotFoundError:
-        raise DatasetError(f"{place} does not exist; prepare the dataset, or name another file") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DatasetError(
-            f"{place} is no split: {type(error).__name__}: {error}; it needs the mapping split_parts from names to "
-            "lists of shards, and may have the list exclude"
-        ) from error
-
-
-def _expanded(entries: Any) -> list[str]:
-    return [name for entry in cast("list[Any]", entries or []) for name in expand(str(entry))]
+    split = read_lists(split_file(root, config))
+    return split.parts, [name for entry in split.exclude for name in expand(entry)]
 
 
 def _check_split(root: str, info: Info, metadata: Metadata, config: str | None) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,7 +23,9 @@ from energon_nodes.samples.parts import Limits, basic_decoder
 from energon_nodes.storage import paths
 from energon_nodes.storage.runs import Run
 
-__all__ = ["ContentChecks", "is_decodable", "needed_parts"]
+__all__ = ["ContentChecks", "is_decodable", "needed_parts", "reason_of"]
+
+_ADDRESS = re.compile(r" <_io\.BytesIO object at 0x[0-9a-f]+>")
 
 
 def is_decodable(part: str) -> bool:
@@ -111,8 +114,24 @@ class ContentChecks:
             return "missing-package", str(error)
         except (DecodeError, EnergonNodesError) as error:
             cause = error.__cause__ or error
-            return "undecodable-part", f"part {name!r} of {len(data)} bytes: {type(cause).__name__}: {cause}"
+            return "undecodable-part", f"part {name!r} of {len(data)} bytes: {reason_of(cause)}"
         return None
+
+
+def reason_of(error: BaseException) -> str:
+    """Return type and text of an error of a decoder, without the addresses that Pillow puts into it.
+
+    Example:
+        >>> reason_of(ValueError("cannot identify image file <_io.BytesIO object at 0x7f0c>"))
+        'ValueError: cannot identify image file'
+
+    Args:
+        error: The error.
+
+    Returns:
+        The text.
+    """
+    return f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}"
 
 
 def needed_parts(make: Any) -> tuple[str, ...] | None:

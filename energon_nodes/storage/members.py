@@ -12,7 +12,7 @@ from energon_nodes.storage.window import Window
 __all__ = ["walk_members"]
 
 
-def walk_members(path: str) -> Iterator[Member]:
+def walk_members(path: str, offset: int = 0) -> Iterator[Member]:
     """Give every whole member of a shard, in order; only headers are read.
 
     Example:
@@ -27,6 +27,7 @@ def walk_members(path: str) -> Iterator[Member]:
 
     Args:
         path: The shard, a path or URL.
+        offset: Where to begin: at a header.
 
     Yields:
         The members, of kind "file", "sparse" or "other".
@@ -38,7 +39,6 @@ def walk_members(path: str) -> Iterator[Member]:
     size = paths.size(path)
     window = Window(path)
     refuse_compressed(window.read(0, BLOCK))
-    offset = 0
     while True:
         member = next_member(window.read, offset)
         if member.kind == "end":

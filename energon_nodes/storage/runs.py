@@ -63,6 +63,7 @@ class Runs:
 
     Args:
         path: The shard, a path or URL.
+        offset: Where to begin: at the first header of a sample.
 
     Raises:
         TarError: While iterating: the shard is compressed, damaged or cut short. The sample before the damage is not
@@ -70,8 +71,9 @@ class Runs:
         OSError: While iterating: it does not exist or cannot be read.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, offset: int = 0) -> None:
         self._path = path
+        self._offset = offset
         self.odd: list[Member] = []
         """Files that have no key and part, and sparse ones, so far; clear it as you like."""
         self.end: int | None = None
@@ -79,8 +81,8 @@ class Runs:
 
     def __iter__(self) -> Iterator[Run]:
         run: Run | None = None
-        end = 0
-        for member in walk_members(self._path):
+        end = self._offset
+        for member in walk_members(self._path, self._offset):
             end = member.stop
             found = split_name(member.name) if member.kind != "other" else None
             if member.kind == "sparse" or (member.kind == "file" and found is None):
