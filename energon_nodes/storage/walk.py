@@ -18,9 +18,8 @@ __all__ = ["Members", "split_names", "walk"]
 _MOST = 2048  # headers at a time: 1 MB
 _FEWEST = 16
 _MOST_ONE_BY_ONE = 1024
-_WIDE = 128 * 1024  # so many bytes are worth a look at all of their blocks
-_PER_HEADER = 16 * 1024  # if there is a header in so many bytes at least
-_FAR = 64 * 1024 * 1024  # so much further on another look is taken, if there was not
+_WIDE = 128 * 1024  # so many bytes at least are looked at as a whole
+_CLOSE = 16 * 1024  # if there is a header in so many bytes
 
 
 class Members(NamedTuple):
@@ -74,21 +73,12 @@ def walk(window: Window, size: int) -> Iterator[Members | Member]:
     """
     offset = 0
     most, odd = _FEWEST, 1
-    at_once_from = 0
     while True:
-        run, is_dense = None, False
-        if offset >= at_once_from and window.is_wide:
-            buffer, at = window.piece(offset, _WIDE)
-            if len(buffer) - at > _FEWEST * BLOCK:
-                run = run_in(buffer, at)
-                is_dense = len(run.lengths) * _PER_HEADER >= len(buffer) - at
-        if not is_dense:
-            at_once_from = offset + _FAR
-        if run is None or not len(run.lengths):
-            run = run_through(window, offset, most)
+        run = _run(window, offset, most)
         group = _checked(run, offset, size)
         if group is not None:
             yield group
+            window.spacing = (group.stop - offset) // len(group.names)
             offset = group.stop
             most, odd = min(2 * most, _MOST), 1
             if run.goes_on and len(group.names) == np.count_nonzero(run.is_file):
@@ -101,6 +91,16 @@ def walk(window: Window, size: int) -> Iterator[Members | Member]:
                 return
             offset = member.stop
         most, odd = _FEWEST, min(2 * odd, _MOST_ONE_BY_ONE)
+
+
+def _run(window: Window, offset: int, most: int) -> Run:
+    if window.spacing <= _CLOSE:
+        buffer, at = window.piece(offset, _WIDE)
+        if len(buffer) - at > _FEWEST * BLOCK:
+            run = run_in(buffer, at)
+            if len(run.lengths):
+                return run
+    return run_through(window, offset, most)
 
 
 def _checked(run: Run, start: int, size: int) -> Members | None:

@@ -9,6 +9,7 @@ __all__ = ["Window"]
 _SMALLEST = 4 * 1024
 _LARGEST = 1024 * 1024
 _REMOTE = 8 * 1024 * 1024
+_FAR = 64 * 1024  # a system call for each costs less than reading what lies between
 
 
 class Window:
@@ -31,6 +32,8 @@ class Window:
         self._length = _LARGEST // 4
         self._start = 0
         self._buffer = b""
+        self.spacing = 0
+        """How many bytes lie between two pieces that are wanted, as far as that is known; nothing else is read of many."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at an offset, fewer where the file ends before.
@@ -47,11 +50,6 @@ class Window:
         """
         buffer, at = self.piece(offset, size)
         return buffer[at : at + size]
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether so much is read at a time that it pays to look at all of it."""
-        return bool(self._fixed) or self._length >= _LARGEST // 4
 
     def piece(self, offset: int, size: int) -> tuple[bytes, int]:
         """Return the buffer, and where an offset of the file stands in it.
@@ -70,11 +68,17 @@ class Window:
         at = offset - self._start
         if at >= 0 and at + size <= len(self._buffer):
             return self._buffer, at
-        gap = at - len(self._buffer)
-        if self._buffer and gap > self._length // 4:
+        self._adapt(at - len(self._buffer))
+        self._buffer = paths.read_range(self._path, offset, offset + max(size, self._length))
+        self._start = offset
+        return self._buffer, 0
+
+    def _adapt(self, gap: int) -> None:
+        if self.spacing > (self._fixed // 2 or _FAR):
+            self._length = _SMALLEST
+        elif self._fixed:
+            self._length = self._fixed
+        elif self._buffer and gap > self._length // 4:
             self._length = max(_SMALLEST, self._length // 4)
         elif self._buffer:
             self._length = min(_LARGEST, self._length * 2)
-        self._buffer = paths.read_range(self._path, offset, offset + max(size, self._fixed or self._length))
-        self._start = offset
-        return self._buffer, 0
