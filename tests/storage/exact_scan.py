@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,5 +91,5 @@ def quick_scan(path: Path) -> Exact:
             strict=True,
         )
     )
-    parts = [rows[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [rows[start:stop] for start, stop in pairwise(bounds)]
     return Exact(contents.index.offsets.tolist(), contents.index.problems, contents.keys, parts)
