@@ -19,6 +19,7 @@ __all__ = ["Hang", "Watch", "guard", "look_at"]
 
 _log = logging.getLogger("energon_nodes")
 _MOST_THREADS = 4
+_MOST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class _Guard:
         self._changed = threading.Condition()
         self._watches: list[Watch] = []
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self.awake = False
         """Whether the thread runs."""
 
@@ -106,13 +108,15 @@ class _Guard:
 
     def remove(self, watch: Watch) -> None:
         """Stop watching; with the last one the thread ends."""
+        if self._process != os.getpid():  # a pipeline that ran when this process was forked: the lock may be held
+            return
         with self._changed:
             if watch in self._watches:
                 self._watches.remove(watch)
             thread = self._thread if not self._watches else None
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(_MOST_SECONDS)  # a function that is being told of a hang may take its time
 
     def wake(self) -> None:
         """Start the thread; whoever begins a pull calls it if the guard is not awake."""

@@ -83,19 +83,18 @@ class SortWindow(Node[X], verb="sort_window"):
     def _fill(self, pairs: Iterator[tuple[X, Key]]) -> None:
         held, ranks, size, rank_of = self.held, self.ranks, self.size, self.key
         streak = 0
-        while len(ranks) < len(held) or len(held) < size:
-            if len(ranks) == len(held):
-                held.extend(islice(pairs, 1))
-                if len(ranks) == len(held):
-                    return
-            try:
-                rank = rank_of(held[len(ranks)][0])
-            except Exception as error:
-                value, key = held.pop(len(ranks))
-                streak = self.fail(error, key, value, streak)
-                continue
-            ranks.append(rank)
-            streak = 0
+        while True:
+            while len(ranks) < len(held):
+                try:
+                    ranks.append(rank_of(held[len(ranks)][0]))
+                except Exception as error:
+                    value, key = held.pop(len(ranks))
+                    streak = self.fail(error, key, value, streak)
+                    continue
+                streak = 0
+            held.extend(islice(pairs, size - len(held)))
+            if len(held) == len(ranks):  # it is full, or the source has ended
+                return
 
     def _sort(self) -> None:
         ranks = self.ranks

@@ -51,7 +51,7 @@ class Watchdog(Watching[X], Node[X], verb="watchdog"):
         on_timeout: "warn" writes a warning with the stack to the log `energon_nodes`, and a line when the element has
             come after all. "raise" raises a `WatchdogError` where the element was asked for. Since nothing
             can break off a call that hangs in the system, the source is then run by a thread of its own, which costs
-            some 20 µs an element; the next call waits for the same element again, and until it has come and was
+            some 25 µs an element; the next call waits for the same element again, and until it has come and was
             taken, no state can be had. A function is called with a `Hang`, in the watching thread: to write the
             stacks of other processes, say, or to end this one.
 
