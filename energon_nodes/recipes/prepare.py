@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.prepare_found import Work
 from energon_nodes.recipes.prepare_job import carry_out
+from energon_nodes.recipes.prepare_media import prepare_media
 from energon_nodes.recipes.prepare_plan import plan_indices, plan_shards
 from energon_nodes.recipes.prepared import Prepared
+from energon_nodes.samples.media import MediaFilter
 from energon_nodes.storage import paths
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.metadata import META_FOLDER, is_prepared
@@ -33,6 +36,7 @@ def prepare(
     part_filter: str | Sequence[str] | None = None,
     subflavors: Mapping[str, Any] | None = None,
     dataset_yaml: str = "dataset.yaml",
+    media: str | None = None,
     update: bool = False,
     overwrite: bool = False,
     index_only: bool = False,
@@ -80,6 +84,9 @@ def prepare(
         part_filter: The names of the parts that the sample loader uses, or `file.py:function`.
         subflavors: What holds for all samples: plain data.
         dataset_yaml: The name of the dataset file.
+        media: Store what pictures, audio and video are like, for `Store.media`: "extension" of files that are named as
+            media are, "header" of those that begin so too, "glob:*.jpg,*.png" of those that a pattern fits. None keeps
+            what an earlier run has stored.
         update: Index only shards that are new or were changed since the last time, and keep what that was told. New
             shards go where the ratios or patterns of the split say.
         overwrite: Prepare a dataset that is prepared already.
@@ -105,7 +112,13 @@ def prepare(
     if root.endswith(".jsonl"):
         given = {"split": split, "exclude": exclude, "shuffle": shuffle, "sample_type": sample_type}
         given |= {"field_map": field_map, "sample_loader": sample_loader, "part_filter": part_filter}
-        given |= {"subflavors": subflavors, "index_only": index_only, "executor": executor, "workers": workers}
+        given |= {
+            "subflavors": subflavors,
+            "media": media,
+            "index_only": index_only,
+            "executor": executor,
+            "workers": workers,
+        }
         return _prepare_lines(root, [name for name, value in given.items() if value], progress)
     rule = parse_rule(split)
     exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
@@ -123,7 +136,14 @@ def prepare(
         raise ValueError("update keeps what did not change, and overwrite makes all of it anew: say one of them")
     work = Work(executor, workers, progress)
     if index_only:
-        others = {"split": rule, "exclude": exclude, "shuffle": shuffle, "sample_type": sample_type, **sample}
+        others = {
+            "media": media,
+            "split": rule,
+            "exclude": exclude,
+            "shuffle": shuffle,
+            "sample_type": sample_type,
+            **sample,
+        }
         given = [name for name, value in {**others, "update": update}.items() if value]
         if given:
             raise ValueError(f"index_only leaves all but the indices as it is: leave out {', '.join(given)}")
@@ -134,7 +154,12 @@ def prepare(
             "again, or index_only=True to make its indices anew"
         )
     plan = plan_shards(root, rule, exclude, shuffle, seed, sample_type, sample, dataset_yaml, update)
-    return carry_out(plan, dataset_yaml, work)
+    plan.media = None if media is None else MediaFilter.parse(media)
+    prepared = carry_out(plan, dataset_yaml, work)
+    if media is None:
+        return prepared
+    found = prepare_media(root, media=media, workers=workers, executor=executor, progress=progress)
+    return replace(prepared, warnings=(*prepared.warnings, *(f"no media metadata: {one}" for one in found.problems)))
 
 
 def _prepare_lines(path: str, given: list[str], progress: bool | None) -> Prepared:

@@ -242,6 +242,9 @@ def _check(plan: Plan, found: Found) -> None:
             f"{listed(list(found.parts)[:3])}: the key of a sample ends at the first dot of the file name, so file "
             "names may have dots in them that are not meant so"
         )
+    media = plan.media
+    if media is not None and not media.patterns and not any(media.takes(f"x.{part}") for part in found.parts):
+        raise DatasetError(f"{plan.root}: media={str(media)!r} asks for none of its parts, {listed(found.parts)}")
     if plan.sample_file is not None:
         problem = plan.sample_file.problem(found.parts, found.samples)
         if problem is not None:

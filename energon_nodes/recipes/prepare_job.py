@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 import uuid
 from contextlib import ExitStack
@@ -14,7 +15,9 @@ from energon_nodes.recipes.prepare_plan import Plan
 from energon_nodes.recipes.prepared import Duplicate, DuplicateKeysError, Prepared
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import index_path
-from energon_nodes.storage.key_table import KEYS_FILE, belongs_to, write_key_table
+from energon_nodes.storage.key_files import local_copy
+from energon_nodes.storage.key_table import KEYS_FILE, describe_index, write_key_table
+from energon_nodes.storage.media_carry import carry_media
 from energon_nodes.storage.metadata import META_FOLDER, Info, info_text, split_file
 from energon_nodes.storage.placing import Built, Offsets, place_files, preparing, scratch_file, write_indices
 from energon_nodes.storage.prepared_record import RECORD_FILE, Record
@@ -62,10 +65,13 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
         except StaleIndexError as reason:
             plan.warnings.append(f"{_SQLITE} was of no use ({reason}), so all shards were indexed again")
             os.truncate(tables.sqlite, 0)
-            found = gather(plan, {}, tables, work)
-        written = _place(plan, found, dataset_yaml, tables)
+            kept = {}
+            found = gather(plan, kept, tables, work)
         if not found.duplicates:
-            written += _place_keys(plan, found, scratch[1])
+            _carry_media(plan, found, tables)
+        written = _place(plan, found, dataset_yaml, tables)
+        if kept and not found.duplicates:  # otherwise its key table is there already
+            written += _place_keys(plan)
     counts = {name: shard.samples for name, shard in found.shards.items()}
     result = _result(plan, counts, dict(found.parts), found.duplicates, written)
     if found.duplicates:
@@ -73,20 +79,37 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
     return result
 
 
-def _place_keys(plan: Plan, found: Found, path: str) -> list[str]:
-    """Finish the key table, which belongs to the other files as they are now."""
+def _place_keys(plan: Plan) -> list[str]:
+    """Make the key table from the index, where rows were copied from an older one."""
     try:
-        if found.key_table is None:
-            write_key_table(plan.root)
-        else:
-            counts = {name: shard.samples for name, shard in found.shards.items()}
-            found.key_table.finish(belongs_to(plan.root, Info(counts)))
-            with ExitStack() as stack:
-                place_files(stack, plan.root, [(KEYS_FILE, Built(path))])
+        write_key_table(plan.root)
     except OSError as error:  # it is made when it is needed
         plan.warnings.append(f"{KEYS_FILE} was not written: {error}")
         return []
     return [f"{META_FOLDER}/{KEYS_FILE}"]
+
+
+def _carry_media(plan: Plan, found: Found, tables: Tables) -> None:
+    """Keep the media metadata of shards that are as they were."""
+    old = paths.join(plan.root, f"{META_FOLDER}/{_SQLITE}")
+    if plan.old is None or not paths.exists(old):
+        return
+    before = None if plan.record is None else plan.record.shards
+    unchanged = [
+        number
+        for number, name in enumerate(found.shards)
+        if (name in plan.old.shard_counts if before is None else before.get(name) == found.shards[name])
+    ]
+    try:
+        with local_copy(old) as copy:
+            carried = carry_media(copy, tables.sqlite, unchanged)
+    except sqlite3.DatabaseError as error:
+        plan.warnings.append(f"what the old {_SQLITE} knew about media is lost: {error}")
+        return
+    if carried.lost:
+        plan.warnings.append(
+            f"{carried.lost:,} entries about media are gone, because their shards changed: read them anew with media="
+        )
 
 
 def _kept(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -148,6 +171,9 @@ def _place(plan: Plan, found: Found, dataset_yaml: str, tables: Tables) -> list[
     files.append((RECORD_FILE, record.text()))
     if not found.duplicates:
         files += [(_UUID, number), (_SQLITE, Built(tables.sqlite))]
+    if not found.duplicates and found.key_table is not None:
+        found.key_table.finish(describe_index(tables.sqlite, number, Info(counts)))
+        files.append((KEYS_FILE, Built(tables.keys.name)))
     if plan.split is not None or plan.old is None or plan.old.shard_counts != counts:
         if paths.exists(f"{meta}/.info.yaml"):
             files.append((".info.yaml", _info_yaml(counts)))

@@ -12,6 +12,7 @@ from typing import Any
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.core.spelling import listed
 from energon_nodes.recipes.prepare_types import SampleFile, sample_file
+from energon_nodes.samples.media import MediaFilter
 from energon_nodes.storage import paths
 from energon_nodes.storage.discovery import find_shards
 from energon_nodes.storage.metadata import META_FOLDER, Info, is_prepared, read_info, split_file
@@ -38,6 +39,7 @@ class Plan:
         old: What the info file said before.
         record: What an earlier run remembered.
         update: Whether shards that did not change need not be indexed again.
+        media: Which files are media that are looked at.
         warnings: What may not be meant so.
 
     Example:
@@ -54,6 +56,7 @@ class Plan:
     old: Info | None = None
     record: Record | None = None
     update: bool = False
+    media: MediaFilter | None = None
     warnings: list[str] = field(default_factory=list[str])
 
     @property

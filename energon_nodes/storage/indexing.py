@@ -41,7 +41,8 @@ def local_executor(root: str, total: int, workers: int | None) -> Generator[Exec
         The pool.
     """
     count = workers or len(os.sched_getaffinity(0))
-    if (workers is None and total <= _SMALL and not paths.is_url(root)) or count == 1:
+    in_memory = root.startswith("memory://")  # of this process, where no other one sees it
+    if (workers is None and total <= _SMALL and not paths.is_url(root)) or count == 1 or in_memory:
         yield None
         return
     pool = Subprocesses(count)

@@ -21,6 +21,7 @@ from energon_nodes.storage import metadata, paths
 from energon_nodes.storage.key_building import KeyTableWriter, tie
 from energon_nodes.storage.key_files import cached_file, local_copy
 from energon_nodes.storage.key_lookup import KeyTable, read_footer
+from energon_nodes.storage.prepared_record import check_in_step
 from energon_nodes.storage.remote import ask
 from energon_nodes.storage.writing import replacing
 
@@ -144,6 +145,7 @@ def belongs_to(root: str, info: metadata.Info) -> str:
         uuid = paths.read_text(paths.join(root, f"{metadata.META_FOLDER}/index.uuid")).strip()
     except FileNotFoundError:
         uuid = None
+    check_in_step(root, info, uuid or "")
     try:
         return describe_index(paths.join(root, f"{metadata.META_FOLDER}/index.sqlite"), uuid, info)
     except FileNotFoundError:

@@ -16,14 +16,15 @@ from energon_nodes.storage.key_files import cached_file
 from energon_nodes.storage.metadata import META_FOLDER
 from energon_nodes.storage.remote import ask
 
-__all__ = ["MediaTable", "add_media", "media_filters"]
+__all__ = ["MEDIA_TABLES", "MediaTable", "add_media", "media_filters"]
 
-_TABLES = (
+MEDIA_TABLES = (
     "CREATE TABLE IF NOT EXISTS media_metadata (entry_key TEXT PRIMARY KEY, metadata_type TEXT NOT NULL, "
     "metadata_json TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS media_filters (filter_id INTEGER PRIMARY KEY AUTOINCREMENT, strategy TEXT NOT NULL, "
     "patterns TEXT, created_at_utc TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (strategy, patterns))",
 )
+"""What makes the tables, where they are not there yet."""
 _FIND = "SELECT metadata_json FROM media_metadata WHERE entry_key = ?"
 
 
@@ -126,7 +127,7 @@ def add_media(
         connection.execute("PRAGMA journal_mode = MEMORY")  # the file is a copy that is thrown away after a crash
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
-        for table in _TABLES:
+        for table in MEDIA_TABLES:
             connection.execute(table)
         if existing is not None:
             connection.execute("CREATE TEMPORARY TABLE existing (name TEXT PRIMARY KEY)")

@@ -33,7 +33,7 @@ class Window:
         self._start = 0
         self._buffer = b""
         self.spacing = 0
-        """How many bytes lie between two pieces that are wanted, as far as that is known: of many, little else is read."""
+        """How many bytes lie between two pieces that are wanted, if that is known: of many, little else is read."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes at an offset, fewer where the file ends before.
