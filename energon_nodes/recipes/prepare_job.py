@@ -65,7 +65,7 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
         except StaleIndexError as reason:
             plan.warnings.append(f"{_SQLITE} was of no use ({reason}), so all shards were indexed again")
             os.truncate(tables.sqlite, 0)
-            kept = {}
+            kept.clear()
             found = gather(plan, kept, tables, work)
         if not found.duplicates:
             _carry_media(plan, found, tables)
