@@ -51,6 +51,7 @@ from energon_nodes.core.errors import (
     DecodeError,
     EnergonNodesError,
     FatalSampleError,
+    NoCookerError,
     NotInStoreError,
     RestoreError,
     SampleError,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from energon_nodes.recipes.write import write
     from energon_nodes.samples.collate import Collate, collate
     from energon_nodes.samples.concat_tokens import ConcatTokens, concat_tokens
+    from energon_nodes.samples.cookers import Cooker, basic_sample_keys, cooker
     from energon_nodes.samples.decode import Decoder
     from energon_nodes.samples.field_map import FieldMap
     from energon_nodes.samples.packed import PackedTokens
@@ -117,6 +119,7 @@ __all__ = [
     "Concat",
     "ConcatTokens",
     "Context",
+    "Cooker",
     "CrudeSample",
     "DatasetError",
     "DecodeError",
@@ -143,6 +146,7 @@ __all__ = [
     "Map",
     "MultiChoiceVQASample",
     "Node",
+    "NoCookerError",
     "NotInStoreError",
     "OCRSample",
     "Pack",
@@ -182,6 +186,7 @@ __all__ = [
     "Wrap",
     "Zip",
     "add_verb",
+    "basic_sample_keys",
     "blend",
     "blend_epochized",
     "buffer",
@@ -234,6 +239,9 @@ _LATER = {
     "write": "energon_nodes.recipes.write",
     "Collate": "energon_nodes.samples.collate",
     "collate": "energon_nodes.samples.collate",
+    "Cooker": "energon_nodes.samples.cookers",
+    "basic_sample_keys": "energon_nodes.samples.cookers",
+    "cooker": "energon_nodes.samples.cookers",
     "Decoder": "energon_nodes.samples.decode",
     "FieldMap": "energon_nodes.samples.field_map",
     "ConcatTokens": "energon_nodes.samples.concat_tokens",
@@ -262,6 +270,8 @@ _LATER = {
     "shards": "energon_nodes.sources.shards",
 }
 
+add_lazy_verb("cook", "energon_nodes.combinators.cook")
+add_lazy_verb("tag", "energon_nodes.combinators.tag")
 add_lazy_verb("decode", "energon_nodes.combinators.decode")
 add_lazy_verb("dataset", "energon_nodes.loading.dataset")
 add_lazy_verb("loader", "energon_nodes.loading.loader")
