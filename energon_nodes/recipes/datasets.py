@@ -45,6 +45,7 @@ def dataset(
     seed: int | None = None,
     sequence_length: int | None = None,
     parallel_sequences: int | None = None,
+    shuffle_epochs: int = 1,
     subset: tuple[Bound, Bound] | None = None,
     fixed_epoch: bool = False,
     image: ImageModeName | None = "torchrgb",
@@ -97,6 +98,7 @@ def dataset(
         sequence_length: How many neighbours stay together under `shuffle`; None: as the dataset file says, else as
             for `shards`.
         parallel_sequences: How many sequences are read side by side; None: as the dataset file says, or 1.
+        shuffle_epochs: How many epochs are shuffled together, as in `shards`.
         subset: Two bounds that cut the samples of the split, as in `shards`.
         fixed_epoch: Whether every pass repeats the same order, for validation.
         image: The kind of image, as in `decode`: "torchrgb" is float32 in 0..1, 3 x height x width, as
@@ -139,6 +141,7 @@ def dataset(
             seed=seed,
             sequence_length=sequence_length,
             parallel_sequences=parallel_sequences or 1,
+            shuffle_epochs=shuffle_epochs,
             subset=subset,
             fixed_epoch=fixed_epoch,
             on_error=on_error,
@@ -159,6 +162,7 @@ def dataset(
         seed=seed,
         sequence_length=sequence_length or laid_down.get("max_samples_per_sequence"),
         parallel_sequences=parallel_sequences or laid_down.get("parallel_shard_iters") or 1,
+        shuffle_epochs=shuffle_epochs,
         parts=parts,
         fixed_epoch=fixed_epoch,
         on_error=on_error,

@@ -39,6 +39,7 @@ class Jsonl(Numbered):
     seed: int | None = None
     sequence_length: int | None = None
     parallel_sequences: int = 1
+    shuffle_epochs: int = 1
     sections: tuple[Section, ...] = tuning(default=())  # `subset` is a verb
     fixed_epoch: bool = False
     index: IndexSource = tuning(default="auto")
@@ -73,6 +74,7 @@ def jsonl(
     seed: int | None = None,
     sequence_length: int | None = None,
     parallel_sequences: int = 1,
+    shuffle_epochs: int = 1,
     subset: tuple[Bound, Bound] | None = None,
     fixed_epoch: bool = False,
     index: IndexSource = "auto",
@@ -114,6 +116,8 @@ def jsonl(
         sequence_length: How many neighbours stay together under `shuffle`, at least 1. None takes 100, and fewer
             where that would give less than 100 sequences.
         parallel_sequences: How many sequences are read side by side, one sample of each in turn, at least 1.
+        shuffle_epochs: How many epochs are shuffled together, at least 1: a pass then has every sample so many times,
+            in one order over all of them, each with random draws of its own.
         subset: Two bounds that cut the records: fractions `(0.0, 0.5)`, percentages `("0%", "50%")`, or numbers
             `(100, 200)`, the second of which may be "end".
         fixed_epoch: Whether every pass repeats the same order and the same random draws, for validation.
@@ -138,6 +142,7 @@ def jsonl(
         seed=seed,
         sequence_length=sequence_length,
         parallel_sequences=parallel_sequences,
+        shuffle_epochs=shuffle_epochs,
         sections=() if subset is None else (subset,),
         fixed_epoch=fixed_epoch,
         index=index,

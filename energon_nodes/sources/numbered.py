@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
 from typing import Any, ClassVar, Self
@@ -41,6 +41,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
     seed: int | None
     sequence_length: int | None
     parallel_sequences: int
+    shuffle_epochs: int
     sections: tuple[Section, ...]
     on_error: ErrorPolicy | None
     taken: int  # state
@@ -70,6 +71,9 @@ class Numbered(Node[dict[str, Any]], abstract=True):
         if self.sequence_length is not None:
             check_size(self.family, "sequence_length", self.sequence_length, 1)
         check_size(self.family, "parallel_sequences", self.parallel_sequences, 1)
+        check_size(self.family, "shuffle_epochs", self.shuffle_epochs, 1)
+        if self.shuffle_epochs > 1 and not self.shuffled:
+            raise ValueError(f"{self.family} needs shuffle=True for shuffle_epochs={self.shuffle_epochs}")
         check_policy(self.family, self.on_error)
 
     def wants(self) -> PartFilter | None:
@@ -79,10 +83,10 @@ class Numbered(Node[dict[str, Any]], abstract=True):
     def run(self) -> Iterator[tuple[dict[str, Any], Key]]:
         self._count()
         self.pending = None
-        epoch, order, streak = self.epoch, self._order(), 0
+        order, streak = self._order(), 0
         batches = read_batches(
             self.shard_set,
-            order.indices,
+            order.indices if self.shuffle_epochs == 1 else lambda start, stop: order.indices(start, stop) % self.count,
             self.taken,
             order.count,
             wants=self.wants(),
@@ -90,21 +94,29 @@ class Numbered(Node[dict[str, Any]], abstract=True):
             scattered=self.shuffled and self.length_used < 50 * self.parallel_sequences,
         )
         for indices, (samples, clean) in batches:
+            epochs = self._epochs(order, len(indices))
             if clean:  # no Python code runs for its samples: how many are taken, the iterator over the indices knows
                 streak = 0
                 self.pending, self.group_end = iter(indices), self.taken + len(indices)
-                pairs: Any = zip(samples, zip(repeat(epoch), self.pending, strict=False), strict=False)
+                pairs: Any = zip(samples, zip(epochs, self.pending, strict=False), strict=False)
                 yield from pairs
                 self._count()
                 self.pending = None
                 continue
-            for sample, index in zip(samples, indices, strict=True):
+            for sample, epoch, index in zip(samples, epochs, indices, strict=False):
                 self.taken += 1
                 if isinstance(sample, dict):
                     streak = 0
                     yield sample, (epoch, index)
                 elif sample is not None:
                     streak = self.fail(sample, (epoch, index), None, streak)
+
+    def _epochs(self, order: ReadingOrder, count: int) -> Iterable[int]:
+        """Return the epoch of each of the next elements: several are mixed in one pass under `shuffle_epochs`."""
+        epochs = self.shuffle_epochs
+        if epochs == 1:
+            return repeat(self.epoch)
+        return (self.epoch * epochs + order.indices(self.taken, self.taken + count) // self.count).tolist()
 
     def _count(self) -> None:
         if self.pending is not None:
@@ -120,7 +132,14 @@ class Numbered(Node[dict[str, Any]], abstract=True):
             seed = self.context.seed if self.seed is None else self.seed
             key = fold(seed, self.family, self.identity, self.epoch)
         context = self.context
-        return ReadingOrder(self.count, self.length_used, key, self.parallel_sequences, context.stream, context.streams)
+        return ReadingOrder(
+            self.count * self.shuffle_epochs,
+            self.length_used,
+            key,
+            self.parallel_sequences,
+            context.stream,
+            context.streams,
+        )
 
     def restore_many(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
         wanted = [index for _, index in keys]
@@ -155,7 +174,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
         return f"shard {place.shard!r} at byte {place.offset}"
 
     def length(self, stream: int, streams: int) -> float | None:
-        start, stop = part_of(self.count, stream, streams)
+        start, stop = part_of(self.count * self.shuffle_epochs, stream, streams)
         return stop - start
 
     def facts(self) -> dict[str, Any]:
@@ -173,6 +192,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
         """Return what `repr` shows of the order."""
         shown = ["shuffle=True", f"sequence_length={self.length_used}"] if self.shuffled else []
         shown += [f"parallel_sequences={self.parallel_sequences}"] if self.parallel_sequences > 1 else []
+        shown += [f"shuffle_epochs={self.shuffle_epochs}"] if self.shuffle_epochs > 1 else []
         shown += [f"subset={plain_sections(self.sections)!r}"] if self.sections else []
         return shown
 

@@ -43,6 +43,7 @@ class Shards(Numbered):
     seed: int | None = None
     sequence_length: int | None = None
     parallel_sequences: int = 1
+    shuffle_epochs: int = 1
     sections: tuple[Section, ...] = tuning(default=())  # `subset` is a verb
     parts: Parts | None = tuning(default=None)
     split_config: str | None = tuning(default=None)
@@ -92,6 +93,7 @@ def shards(
     seed: int | None = None,
     sequence_length: int | None = None,
     parallel_sequences: int = 1,
+    shuffle_epochs: int = 1,
     subset: tuple[Bound, Bound] | None = None,
     parts: Parts | None = None,
     split_config: str | None = None,
@@ -129,6 +131,8 @@ def shards(
             where that would give less than 100 sequences.
         parallel_sequences: How many sequences are read side by side, one sample of each in turn, at least 1. The next
             ones begin when all of these have ended.
+        shuffle_epochs: How many epochs are shuffled together, at least 1: a pass then has every sample so many times,
+            in one order over all of them, each with random draws of its own.
         subset: Two bounds that cut the samples of the split: fractions `(0.0, 0.5)`, percentages `("0%", "50%")`,
             or sample numbers `(100, 200)`, the second of which may be "end".
         parts: The parts to read: a collection of names, or a function of a name. None reads all.
@@ -152,6 +156,7 @@ def shards(
         seed=seed,
         sequence_length=sequence_length,
         parallel_sequences=parallel_sequences,
+        shuffle_epochs=shuffle_epochs,
         sections=() if subset is None else (subset,),
         parts=parts,
         split_config=split_config,

@@ -81,6 +81,13 @@ CASES = [
         lambda: en.wrap(Prefetcher(IterableWrapper(range(17)), 2)),
         skip=ALONE | {"pickle"},
     ),
+    Case("shards: three epochs shuffled together", lambda: shards(shuffle_epochs=3), once=True, total=69),
+    Case(
+        "shards: two epochs, side by side, of a subset",
+        lambda: shards(shuffle_epochs=2, sequence_length=4, parallel_sequences=3, subset=(2, 21)),
+        once=True,
+        total=38,
+    ),
     Case("shards: in order", lambda: en.shards(f.tars()), once=True, total=23),
     Case(
         "shards: one order of all samples",

@@ -239,3 +239,24 @@ def test_the_log_says_once_which_buffers_save_values_and_why(caplog: pytest.LogC
     (record,) = [record for record in caplog.records if "Shuffle(size=77)" in record.message]
     assert "hold the values in the buffer of Shuffle(size=77)" in record.message
     assert "unusual, pure=False)] cannot rebuild elements" in record.message
+
+
+def test_a_setting_that_a_release_did_not_have_counts_as_its_default() -> None:
+    def build(**options: Any) -> en.Node[Any]:
+        return en.blend(en.items(range(9)), en.items("abc"), **options)
+
+    node = build()
+    seen = [next(node) for _ in range(4)]
+    state = node.state_dict()
+    rest = list(node)
+    name, config, below = state["graph"]
+    old = {field: value for field, value in config.items() if field != "mixing"}
+    state["graph"] = (name, old, below)
+    counts, own, sources = state["nodes"]
+    state["nodes"] = (counts, {field: value for field, value in own.items() if field != "current"}, sources)
+    again = build()
+    again.reset(state)
+    assert list(again) == rest
+    assert len(seen) + len(rest) == 12
+    with pytest.raises(en.StateError, match=r"saved with mixing=None where this pipeline has mixing='smooth'"):
+        build(mixing="smooth").reset(state)

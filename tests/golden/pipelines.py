@@ -24,6 +24,16 @@ PIPELINES: dict[str, Callable[[], en.Node[Any]]] = {
     "blend that repeats": lambda: en.blend(
         en.items(range(3)), en.items("ab"), weights=[0.3, 0.7], on_end="repeat"
     ).limit(17),
+    "blend, spread evenly": lambda: en.blend(
+        en.items(range(9)), en.items("abcdefg", shuffle=True), weights=[2, 1], mixing="smooth"
+    ),
+    "blend, so many times each": lambda: en.blend_epochized({en.items(range(5), shuffle=True): 1.5, en.items("ab"): 2}),
+    "join": lambda: en.items(f.named(11), shuffle=True).join(en.items(f.named(11, 3)), joiner=f.joined_sum).shuffle(3),
+    "groups": lambda: en.items(range(17), shuffle=True).group_by(f.digits, batch_size=2),
+    "packs": lambda: en.items(range(1, 18), shuffle=True).pack_to(20, length=f.itself, buffer_size=6),
+    "shards, two epochs together": lambda: en.shards(f.tars(), shuffle=True, sequence_length=3, shuffle_epochs=2).map(
+        f.number_of
+    ),
     "parallel map": lambda: en.items(range(9)).parallel_map(f.raw, rng=True, ahead=4),
     "function with a state": lambda: en.items(range(9)).map(f.Counter()).shuffle(3),
     "values in a buffer": lambda: en.wrap(f.letters).map(f.pair).shuffle(4),

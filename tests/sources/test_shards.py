@@ -309,3 +309,22 @@ def write_plain(path: Path, count: int) -> None:
     with tarfile.open(path, "w") as tar:
         for number in range(count):
             tar.addfile(tarfile.TarInfo(f"{number:03}.txt"))
+
+
+def test_several_epochs_are_shuffled_together(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "0.tar", [(f"{n:02d}.txt", b"%d" % n) for n in range(50)])
+    node = shards(path, shuffle=True, shuffle_epochs=4, sequence_length=1)
+    assert len(node) == 200
+    keyed = node.with_keys()
+    passes = [[(sample["__key__"], key) for sample, key in keyed] for _ in range(2)]
+    for number, pairs in enumerate(passes):
+        assert all([key for key, _ in pairs].count(f"{n:02d}") == 4 for n in range(50))
+        assert {key[0] for _, key in pairs} == set(range(4 * number, 4 * number + 4))
+        assert len({key for _, key in pairs}) == 200
+        assert len({name for name, _ in pairs[:50]}) < 48  # not one epoch after the other, which would give all 50
+    assert passes[0] != passes[1]
+    assert node.restore(passes[1][7][1])["__key__"] == passes[1][7][0]
+    with pytest.raises(ValueError, match="needs shuffle=True for shuffle_epochs=2"):
+        shards(path, shuffle_epochs=2)
+    with pytest.raises(ValueError, match="shuffle_epochs >= 1, got shuffle_epochs=0"):
+        shards(path, shuffle=True, shuffle_epochs=0)
