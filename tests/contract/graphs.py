@@ -51,6 +51,10 @@ GATHERING: dict[str, Callable[[en.Node[Any], int], en.Node[Any]]] = {
     "epochize": lambda node, n: node.repeat().epochize(3 * n),
     "epochize_ended": lambda node, n: node.epochize(2 * n),
     "shuffle_over_passes": lambda node, n: node.repeat().shuffle(n).limit(4 * n),
+    "group_by": lambda node, n: node.group_by(f.remainder, n, max_open=2),
+    "pack": lambda node, n: node.pack(select=f.pairs_of_three, combine=f.parts_of, buffer_size=2 * n + 1),
+    "pack_to": lambda node, n: node.pack_to(9 + n, length=f.size_of, buffer_size=2 * n, encode=f.jitter, rng=True),
+    "pack_in_order": lambda node, n: node.pack_to(n, length=f.size_of, oversize="alone", strategy="sequential"),
 }
 EXACT_BRANCHES: dict[str, Callable[[en.Node[Any], en.Node[Any], int], en.Node[Any]]] = {
     "concat": lambda left, right, n: en.concat(left, right),
