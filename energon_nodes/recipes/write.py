@@ -172,9 +172,14 @@ def write(
 
 
 def _check(
-    pipeline: Any, max_samples: int | None, max_bytes: int | None, name: str, num_workers: Any, streams: int | None
+    pipeline: Node[Any],
+    max_samples: int | None,
+    max_bytes: int | None,
+    name: str,
+    num_workers: Any,
+    streams: int | None,
 ) -> None:
-    if not isinstance(pipeline, Node):
+    if not isinstance(pipeline, Node):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
             f"write needs a pipeline, got a {type(pipeline).__name__}: make one with items(...) or wrap(...)"
         )
