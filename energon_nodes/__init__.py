@@ -193,6 +193,7 @@ __all__ = [
     "collate",
     "concat",
     "concat_tokens",
+    "cooker",
     "dataset",
     "gather_state",
     "import_type",

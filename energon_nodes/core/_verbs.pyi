@@ -18,6 +18,7 @@ from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.loading.dataset import PipelineDataset
 from energon_nodes.loading.loader import Loader
 from energon_nodes.loading.uneven import Uneven
+from energon_nodes.samples.cookers import Cooker
 from energon_nodes.samples.image_modes import ImageModeName
 from energon_nodes.samples.images import Backend
 from energon_nodes.samples.pixels import Filter
@@ -68,6 +69,33 @@ class Verbs(Generic[T]):
 
     def concat(self: Verbs[X], *sources: Node[X]) -> Node[X]:
         """Deliver all elements of the first source, then those of the second, and so on."""
+
+    @overload
+    def cook(
+        self: Verbs[Any],
+        *cookers: Cooker[Iterator[Y]] | Callable[..., Iterator[Y]],
+        aux: Mapping[str, Any] | None = None,
+        primary: Any = None,
+        cache: Any = None,
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Make samples of crude ones: each by the first cooker that matches it."""
+    @overload
+    def cook(
+        self: Verbs[Any],
+        *cookers: Cooker[Y] | Callable[..., Y],
+        aux: Mapping[str, Any] | None = None,
+        primary: Any = None,
+        cache: Any = None,
+        rng: Rng = False,
+        seed: int | None = None,
+        pure: bool | None = None,
+        on_error: ErrorPolicy | None = None,
+    ) -> Node[Y]:
+        """Make samples of crude ones: each by the first cooker that matches it."""
 
     def dataset(
         self: Verbs[X],
@@ -454,6 +482,9 @@ class Verbs(Generic[T]):
 
     def subset(self: Verbs[X], first: Bound, last: Bound) -> Node[X]:
         """Take a part of the data that a pipeline reads: a fold, a split for validation, a small share to try things out."""
+
+    def tag(self: Verbs[X], *, subflavors: Mapping[str, Any]) -> Node[X]:
+        """Add subflavors to all samples: what holds for the dataset, and tells cookers which samples are theirs."""
 
     def tap(self: Verbs[X], fn: Callable[[X], Any]) -> Node[X]:
         """Call `fn` with every element that passes, and deliver the element itself."""

@@ -9,6 +9,7 @@ __all__ = [
     "DecodeError",
     "EnergonNodesError",
     "FatalSampleError",
+    "NoCookerError",
     "NotInStoreError",
     "RestoreError",
     "SampleError",
@@ -58,6 +59,19 @@ class ShardError(SampleError):
     Example:
         >>> issubclass(ShardError, SampleError)
         True
+    """
+
+
+class NoCookerError(SampleError):
+    """Report a sample that no cooker is meant for; the error policies apply to it.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> crude = en.items([{"__key__": "a", "jpg": b""}])
+        >>> next(crude.cook(en.Cooker(str, has_parts=["txt"])))
+        Traceback (most recent call last):
+        ...
+        energon_nodes.core.errors.NoCookerError: no cooker matches a sample with the subflavors {} and the parts ...
     """
 
 

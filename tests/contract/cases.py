@@ -34,6 +34,10 @@ def numbers(n: int = 23, **options: Any) -> en.Node[int]:
     return en.items(range(n), **options)
 
 
+def samples(n: int, **options: Any) -> en.Node[dict[str, Any]]:
+    return en.items([f.sample(number) for number in range(n)], **options)
+
+
 def wrapped(**options: Any) -> en.Node[int]:
     return en.wrap(list(range(23)), share="stride", **options)
 
@@ -203,6 +207,48 @@ CASES = [
         bytes_per_element=60,
     ),
     Case("prefetch: two", lambda: numbers(9).prefetch(2).batch(2).prefetch(1), bytes_per_element=60),
+    Case(
+        "cook: by subflavors and parts",
+        lambda: (
+            en.blend(
+                samples(9, shuffle=True).tag(subflavors={"kind": "a"}),
+                samples(7).tag(subflavors={"kind": "b"}),
+            )
+            .shuffle(4)
+            .cook(
+                en.Cooker(f.number_of, {"kind": "a"}, where=f.is_even),
+                en.Cooker(f.caption_of, {"kind": "b"}, has_parts=["caption"]),
+                f.number_and_draw,
+                aux={"names": {"prefix": "it is "}},
+                rng=True,
+            )
+            .batch(2)
+            .shuffle(2)
+        ),
+        bytes_per_element=80,
+    ),
+    Case(
+        "cook: some without a cooker",
+        lambda: samples(12).cook(en.Cooker(f.number_of, where=f.is_even), on_error="skip").shuffle(3),
+        once=True,
+        total=6,
+        lengths=False,
+    ),
+    Case("cook: skips", lambda: samples(9).cook(en.Cooker(f.number_of, where=f.is_even), f.skips), lengths=False),
+    Case(
+        "cook: generator functions",
+        lambda: (
+            samples(9, shuffle=True).cook(en.Cooker(f.letters_of, where=f.is_even), f.number_of, rng=True).shuffle(3)
+        ),
+        bytes_per_element=60,
+    ),
+    Case("cook: a function with a state", lambda: samples(9).cook(f.Counter(), pure=None).map(f.second).batch(2)),
+    Case("tag", lambda: samples(9, shuffle=True).tag(subflavors={"a": 1}).shuffle(3), once=True, total=9),
+    Case(
+        "tag: twice",
+        lambda: shards().tag(subflavors={"a": 1}).tag(subflavors={"b": [2]}).batch(3),
+        bytes_per_element=60,
+    ),
     # ---- some for some
     Case("filter", lambda: numbers(shuffle=True).filter(f.odd), once=True, total=11),
     Case("filter: none left", lambda: numbers().filter(f.never), once=True, total=0),

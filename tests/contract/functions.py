@@ -48,6 +48,10 @@ def total_of(values: list[Any]) -> tuple[int, int]:
     return (len(values), total(values))
 
 
+def second(values: Any) -> Any:
+    return values[1]
+
+
 def pair(value: Any) -> tuple[str, Any]:
     return ("x", value)
 
@@ -128,6 +132,27 @@ def stack(values: list[int]) -> torch.Tensor:
 
 def sample(number: int) -> dict[str, Any]:
     return {"__key__": f"{number:04}", "picture": np.full((2, 2), number, np.uint8), "caption": f"a {number}"}
+
+
+def is_even(sample: dict[str, Any]) -> bool:
+    return int(sample["__key__"]) % 2 == 0
+
+
+def caption_of(sample: dict[str, Any], names: dict[str, str]) -> str:
+    return names["prefix"] + sample["caption"]
+
+
+def number_and_draw(sample: dict[str, Any], rng: np.random.Generator) -> tuple[int, int]:
+    return int(sample["__key__"]), int(rng.integers(1_000_000))
+
+
+def letters_of(sample: dict[str, Any], rng: np.random.Generator) -> Iterator[Any]:
+    for letter in sample["caption"][: int(rng.integers(4))]:
+        yield letter, int(rng.integers(1_000_000))
+
+
+def skips(sample: Any) -> Any:
+    raise en.SkipSample
 
 
 def fails_at_five(value: Any) -> Any:

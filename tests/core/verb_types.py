@@ -40,6 +40,14 @@ def scattered(value: int, rng: np.random.Generator) -> list[bool]:
     return [rng.random() > 0.5] * value
 
 
+def text_of(sample: dict[str, Any]) -> str:
+    return sample["txt"]
+
+
+def words_of(sample: dict[str, Any], texts: dict[str, str] | None = None) -> Iterator[str]:
+    yield from sample["txt"].split()
+
+
 def mean(values: list[int]) -> float:
     return sum(values) / len(values)
 
@@ -83,6 +91,9 @@ assert_type(en.blend_epochized({numbers: 2}), Node[int])
 assert_type(numbers.mix_batches(numbers, size=2), Node[list[int]])
 assert_type(numbers.concat(numbers), Node[int])
 assert_type(en.concat(numbers, texts), Node[int | str])
+assert_type(samples.cook(text_of), Node[str])
+assert_type(samples.cook(en.Cooker(text_of, {"kind": "web"}), text_of, aux={"texts": {}}), Node[str])
+assert_type(samples.cook(words_of), Node[str])
 assert_type(samples.decode(image="rgb8"), Node[dict[str, Any]])
 assert_type(numbers.epochize(5), Node[int])
 assert_type(numbers.filter(lambda value: value > 1), Node[int])
@@ -106,6 +117,7 @@ assert_type(numbers.skip(1), Node[int])
 assert_type(numbers.slice_window(3, step=2), Node[tuple[int, ...]])
 assert_type(texts.sort_window(100, len), Node[str])
 assert_type(numbers.subset("0%", "50%"), Node[int])
+assert_type(samples.tag(subflavors={"kind": "web"}), Node[dict[str, bytes | str]])
 assert_type(numbers.tap(log), Node[int])
 assert_type(numbers.watchdog(60, on_timeout="raise"), Node[int])
 assert_type(numbers.group_by(str, 2), Node[list[int]])
