@@ -106,6 +106,11 @@ class Found:
         """The samples of all shards."""
         return sum(shard.samples for shard in self.shards.values())
 
+    def close(self) -> None:
+        """Give up the key table, unless it was finished."""
+        if self.key_table is not None:
+            self.key_table.close()
+
     def add_parts(self, parts: dict[str, int]) -> None:
         """Count parts; names beyond a thousand are not kept, they are file names with dots most likely."""
         for part, count in parts.items():
@@ -138,10 +143,10 @@ def gather(plan: Plan, kept: dict[str, tuple[int, int]], tables: Tables, work: W
     """
     names = plan.names
     numbers = {name: number for number, name in enumerate(names)}
-    with ExitStack() as stack:
-        index = stack.enter_context(IndexWriter(tables.sqlite))
+    with ExitStack() as stack, IndexWriter(tables.sqlite) as index:
         key_table = None if kept else KeyTableWriter(tables.keys, os.path.dirname(tables.keys.name))
         found = Found(key_table)
+        stack.callback(found.close)
         if kept:
             _copy_old(plan, kept, numbers, index, found)
         todo = {name: plan.versions[name][0] for name in names if name not in kept}
@@ -153,6 +158,7 @@ def gather(plan: Plan, kept: dict[str, tuple[int, int]], tables: Tables, work: W
             _add(shard, numbers[shard.name], index, found, tables.offsets, names)
         found.shards = {name: found.shards[name] for name in names if name in found.shards}
         _check(plan, found)
+        stack.pop_all()
     return found
 
 

@@ -67,6 +67,7 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
             os.truncate(tables.sqlite, 0)
             kept.clear()
             found = gather(plan, kept, tables, work)
+        stack.callback(found.close)
         if not found.duplicates:
             _carry_media(plan, found, tables)
         written = _place(plan, found, dataset_yaml, tables)
