@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from typing import Any, BinaryIO, cast
 from zlib import crc32
@@ -15,7 +16,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, ROW, KeyTable, read_footer
+from energon_nodes.core.errors import DatasetError
+from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, RECORD, ROW, UNIT, KeyTable, read_footer
 
 __all__ = ["KeyTableWriter", "table_of", "tie"]
 
@@ -47,10 +49,11 @@ class KeyTableWriter:
     def __init__(self, file: BinaryIO, folder: str | None = None) -> None:
         self._file = file
         self._open = ExitStack()
-        self._rows, self._parts = (self._open.enter_context(_unnamed(folder)) for _ in range(2))
+        file.write(MAGIC)
+        self._rows = self._open.enter_context(_unnamed(folder))
         self._hashes: list[NDArray[np.uint32]] = []
         self._ids = _Numbered()
-        self._key_end = self._part_end = self._count = 0
+        self._count = self._parts = 0
         self._numbers: dict[int, int] = {}
 
     def add(
@@ -83,28 +86,34 @@ class KeyTableWriter:
         count = len(keys)
         lengths = np.fromiter(map(len, keys), np.int64, count)
         counts = np.asarray(part_counts if len(part_counts) else np.zeros(count), np.int64)
-        rows = np.empty(count, ROW)
-        rows["offset"], rows["size"], rows["shard"] = offsets, sizes, shard
-        rows["key"] = self._key_end + np.cumsum(lengths) - lengths
-        rows["part"] = self._part_end + np.cumsum(counts) - counts
-        first = self._numbers.get(shard, 0)
-        rows["number"] = np.arange(first, first + count) if numbers is None else numbers
         parts = np.empty(len(part_offsets), PART)
-        parts["offset"], parts["size"] = part_offsets, part_sizes
         if int(counts.sum()) != len(parts):
             raise ValueError(f"the samples have {int(counts.sum())} parts together, got {len(parts)}")
+        parts["offset"], parts["size"] = part_offsets, part_sizes
         if len(parts):
             ids = np.fromiter(map(self._ids.__getitem__, part_names), np.uint32, len(part_names))
             parts["name"] = ids[np.asarray(part_name_numbers)]
             parts["name"][_named_twice(counts, parts["name"])] |= NAMED_TWICE
+        joined = b"".join(keys)
+        heads = np.empty(count, RECORD)
+        heads["row"], heads["shard"] = np.arange(self._count, self._count + count), shard
+        heads["key"], heads["parts"] = lengths, counts
+        places, data = _records(heads, joined, parts)
+        rows = np.empty(count, ROW)
+        rows["offset"], rows["size"], rows["shard"] = offsets, sizes, shard
+        rows["record"] = places + self._file.tell()
+        first = self._numbers.get(shard, 0)
+        rows["number"] = np.arange(first, first + count) if numbers is None else numbers
         self._hashes.append(np.fromiter(map(crc32, keys), np.uint32, count))
-        self._file.write(b"".join(keys))
+        self._file.write(data)
         self._rows.write(rows.tobytes())
-        self._parts.write(parts.tobytes())
         self._numbers[shard] = first + count
         self._count += count
-        self._key_end += int(lengths.sum())
-        self._part_end += len(parts)
+        self._parts += len(parts)
+
+    def close(self) -> None:
+        """Remove the intermediate files of a table that is not to be finished."""
+        self._open.close()
 
     def finish(self, belongs_to: str, shown: int = 10) -> list[tuple[int, int]]:
         """Write the rest.
@@ -116,11 +125,11 @@ class KeyTableWriter:
         Returns:
             The rows of keys that stand in several places, the first two places of each: none in a prepared dataset.
         """
+        if self._file.tell() >= UNIT << 32:
+            raise DatasetError(f"{self._count} samples are more than a key table can hold: divide the dataset")
+        self._file.flush()
         with self._open:
-            last = np.zeros(1, ROW)
-            last["key"], last["part"] = self._key_end, self._part_end
-            self._rows.write(last.tobytes())
-            at = {"rows": self._append(self._rows), "part_rows": self._append(self._parts)}
+            at = {"rows": self._append(self._rows)}
         at["names"] = self._aligned()
         names = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in self._ids)
         self._file.write(names)
@@ -129,15 +138,21 @@ class KeyTableWriter:
         self._hashes.clear()
         bits = max(_LEAST_BITS, min(32, (2 * self._count - 1).bit_length()))
         slots, suspects = 0, list[NDArray[np.int64]]()
-        for piece in _slots(hashes, bits, suspects):
-            self._file.write(piece.astype("<u4").tobytes())
-            slots += len(piece)
+        self._file.flush()
+        with closing(mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)) as mapped:
+            places = np.frombuffer(mapped, ROW, self._count, at["rows"])["record"]
+            for piece in _slots(hashes, bits, suspects):
+                slots += len(piece)
+                full = piece > 0
+                piece[full] = places[piece[full] - 1] // UNIT
+                self._file.write(piece.astype("<u4").tobytes())
+            del places  # it would keep the file mapped
         at["repeated"] = self._aligned()
         self._file.flush()
         groups = [group for rows in suspects for group in self._alike(rows, at["rows"])]
         repeated = np.array(sorted(row for group in groups for row in group), "<i8")
         self._file.write(repeated.tobytes())
-        footer = {"rows": self._count, "parts": self._part_end, "names": len(names), "bits": bits, "slots": slots}
+        footer = {"rows": self._count, "parts": self._parts, "names": len(names), "bits": bits, "slots": slots}
         self._file.write(_footer({**footer, "repeated": len(repeated), "at": at, "belongs_to": belongs_to}))
         self._file.flush()
         return [(group[0], group[1]) for group in sorted(groups)[:shown]]
@@ -158,9 +173,31 @@ class KeyTableWriter:
         groups: dict[bytes, list[int]] = {}
         fd = self._file.fileno()
         for row in rows.tolist():
-            both = np.frombuffer(os.pread(fd, 2 * ROW.itemsize, base + row * ROW.itemsize), ROW)["key"].tolist()
-            groups.setdefault(os.pread(fd, both[1] - both[0], both[0]), []).append(row)
+            place = int(np.frombuffer(os.pread(fd, ROW.itemsize, base + row * ROW.itemsize), ROW)["record"][0])
+            length = int(np.frombuffer(os.pread(fd, RECORD.itemsize, place), RECORD)["key"][0])
+            groups.setdefault(os.pread(fd, length, place + RECORD.itemsize), []).append(row)
         return [group for group in groups.values() if len(group) > 1]
+
+
+def _records(heads: NDArray[Any], keys: bytes, parts: NDArray[Any]) -> tuple[NDArray[np.int64], bytes]:
+    """Return where each record begins, and all of them one behind the other."""
+    lengths, counts = heads["key"].astype(np.int64), heads["parts"].astype(np.int64)
+    sizes = RECORD.itemsize + lengths + counts * PART.itemsize
+    sizes += -sizes % UNIT
+    places = np.cumsum(sizes) - sizes
+    data = np.zeros(int(sizes.sum()) + PART.itemsize, np.uint8)  # a little more, so that views of every kind fit
+    _each(data, RECORD)[places] = heads
+    behind = places + RECORD.itemsize
+    ends = np.cumsum(lengths)
+    data[np.repeat(behind - (ends - lengths), lengths) + np.arange(len(keys))] = np.frombuffer(keys, np.uint8)
+    ranks = np.arange(len(parts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    _each(data, PART)[np.repeat(behind + lengths, counts) + ranks * PART.itemsize] = parts
+    return places, data[: -PART.itemsize].tobytes()
+
+
+def _each(data: NDArray[np.uint8], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array whose element `i` is the value at byte `i`."""
+    return np.ndarray(len(data) - kind.itemsize + 1, kind, data, strides=(1,))
 
 
 def tie(file: BinaryIO, belongs_to: str) -> None:

@@ -1,12 +1,15 @@
-"""The file of all sample keys of a dataset: mapped into memory, asked for one key or for many.
+"""The file of all sample keys of a dataset, mapped into memory.
 
-The file holds, one behind the other: the bytes of all keys; a row for each sample (`ROW`), in the order of the
-dataset; a record for each part (`PART`); the names of parts; the slots of the hash table, row + 1 or 0; the rows of
-keys that stand in several places; a description of all that as JSON, its length, and `MAGIC`. A file that was cut
-short has no `MAGIC` at its end. Numbers are little-endian.
+The file holds, one behind the other: `MAGIC`; a record for each sample in the order of the dataset (`RECORD`, the
+bytes of its key, a `PART` for each part, filled up to a multiple of 8 bytes); a row for each sample (`ROW`); the names
+of parts, each closed by a zero byte; the slots of the hash table, each the place of a record in units of 8 bytes, or
+0; the rows of keys that stand in several places; a description of all that as JSON, its length, and `MAGIC` again. A
+file that was cut short has no `MAGIC` at its end. Numbers are little-endian.
 
 The hash is CRC-32: the same in every process and on every machine, 0.1 µs for a key. Its upper bits say at which slot
-the search for a key begins; it ends at the key or at an empty slot. At least half of the slots are empty.
+the search for a key begins; it ends at the key or at an empty slot. At least half of the slots are empty. A search
+touches a slot and a record: memory is what it waits for, so all it needs lies together. The rows hold again what
+lookups of many keys take as columns.
 """
 
 from __future__ import annotations
@@ -25,28 +28,28 @@ from numpy.typing import NDArray
 
 from energon_nodes.core.errors import DatasetError, ShardError
 
-__all__ = ["MAGIC", "NAMED_TWICE", "PART", "ROW", "KeyTable", "encoded", "read_footer"]
+__all__ = ["MAGIC", "NAMED_TWICE", "PART", "RECORD", "ROW", "UNIT", "KeyTable", "encoded", "read_footer"]
 
 MAGIC = b"ENKEYS01"
 
-ROW = np.dtype(
-    [("offset", "<i8"), ("size", "<i8"), ("key", "<i8"), ("part", "<i8"), ("shard", "<u4"), ("number", "<u4")]
-)
-"""A sample: its bytes in the shard, where its key and its parts begin, its shard, its number there.
-
-One more row stands at the end, so that keys and parts end where those of the next row begin.
-"""
+RECORD = np.dtype([("row", "<u4"), ("shard", "<u4"), ("key", "<u4"), ("parts", "<u4")])
+"""How a record begins: the row, the number of the shard, the bytes of the key, the number of parts."""
 
 PART = np.dtype([("offset", "<i8"), ("size", "<i8"), ("name", "<u4")])
 """A part: where its content lies in the shard, and the number of its name."""
 
+ROW = np.dtype([("offset", "<i8"), ("size", "<i8"), ("record", "<i8"), ("shard", "<u4"), ("number", "<u4")])
+"""A sample: its bytes in the shard, where its record begins, its shard, its number there."""
+
 NAMED_TWICE = 1 << 31
 """Stands beside the number of a part's name where another part of the sample has that name too."""
 
-_ROW = struct.Struct("<qqqqII16xqq")  # a row, and where keys and parts of the next row begin
+UNIT = 8
+"""Records begin at multiples of so many bytes: slots of 32 bits reach 32 GB of them, some 400 million samples."""
+
+_RECORD = struct.Struct("<IIII")
 _PART = struct.Struct("<qqI")
 _TAIL = struct.Struct("<q8s")
-_CHUNK = 1 << 16  # keys that are looked up together
 _ERRORS = "surrogateescape"
 
 
@@ -108,17 +111,18 @@ class KeyTable:
         self.origin = origin
         self.rows_count: int = footer["rows"]
         self.parts_count: int = footer["parts"]
-        self._map = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        self.mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        self.shift: int = 32 - footer["bits"]
         at: dict[str, int] = footer["at"]
-        self._rows_at, self._parts_at = at["rows"], at["part_rows"]
-        self._shift: int = 32 - footer["bits"]
-        view = memoryview(self._map)
-        self._slots = view[at["slots"] : at["slots"] + 4 * footer["slots"]].cast("I")
-        names = self._map[at["names"] : at["names"] + footer["names"]]
+        self._rows_at = at["rows"]
+        view = memoryview(self.mapped)
+        self.slots = view[at["slots"] : at["slots"] + 4 * footer["slots"]].cast("I")
+        names = self.mapped[at["names"] : at["names"] + footer["names"]]
         self.part_names = tuple(name.decode("utf-8", _ERRORS) for name in names.split(b"\0")[:-1])
-        self._ids = {name: number for number, name in enumerate(self.part_names)}
-        self._hints = dict.fromkeys(self.part_names, 0)  # where among the parts of a sample each stood the last time
-        self.repeated: NDArray[np.int64] = np.frombuffer(self._map, "<i8", footer["repeated"], at["repeated"])
+        self.part_ids = {name: number for number, name in enumerate(self.part_names)}
+        # Where among the parts of a sample each stood the last time, in bytes behind the key; samples are often alike.
+        self.hints = dict.fromkeys(self.part_names, 0)
+        self.repeated: NDArray[np.int64] = np.frombuffer(self.mapped, "<i8", footer["repeated"], at["repeated"])
 
     def __len__(self) -> int:
         return self.rows_count
@@ -133,38 +137,35 @@ class KeyTable:
 
     @cached_property
     def rows(self) -> NDArray[Any]:
-        """All rows and one more, a structured array of type `ROW` and shape `(samples + 1,)` over the mapped file."""
-        return np.frombuffer(self._map, ROW, self.rows_count + 1, self._rows_at)
-
-    @cached_property
-    def part_rows(self) -> NDArray[Any]:
-        """The records of all parts, a structured array of type `PART` over the mapped file."""
-        return np.frombuffer(self._map, PART, self.parts_count, self._parts_at)
+        """All rows, a structured array of type `ROW` over the mapped file."""
+        return np.frombuffer(self.mapped, ROW, self.rows_count, self._rows_at)
 
     @property
     def shard(self) -> NDArray[np.uint32]:
         """The number of each sample's shard, uint32 of shape `(samples,)`."""
-        return self.rows["shard"][:-1]
+        return self.rows["shard"]
 
     @property
     def number(self) -> NDArray[np.uint32]:
         """The number of each sample in its shard, uint32 of shape `(samples,)`."""
-        return self.rows["number"][:-1]
+        return self.rows["number"]
 
     @property
     def offset(self) -> NDArray[np.int64]:
         """The first byte of each sample in its shard, int64 of shape `(samples,)`."""
-        return self.rows["offset"][:-1]
+        return self.rows["offset"]
 
     @property
     def size(self) -> NDArray[np.int64]:
         """The size of each sample in its shard in bytes, int64 of shape `(samples,)`."""
-        return self.rows["size"][:-1]
+        return self.rows["size"]
 
     def key(self, row: int) -> str:
         """Return the key of a row."""
-        fields = _ROW.unpack_from(self._map, self._rows_at + row * 40)
-        return self._map[fields[2] : fields[6]].decode("utf-8", _ERRORS)
+        begin = int(self.rows["record"][row])
+        length = _RECORD.unpack_from(self.mapped, begin)[2]
+        begin += _RECORD.size
+        return self.mapped[begin : begin + length].decode("utf-8", _ERRORS)
 
     def keys(self) -> Iterator[str]:
         """Yield all keys, in the order of the dataset."""
@@ -175,23 +176,30 @@ class KeyTable:
 
         Of a name that stands twice in the sample the last place is returned.
         """
-        first, stop = (int(place) for place in self.rows["part"][row : row + 2])
-        found = self.part_rows[first:stop]
-        numbers = (found["name"] & (NAMED_TWICE - 1)).tolist()
-        listed = zip(found["offset"].tolist(), found["size"].tolist(), numbers, strict=True)
-        return {self.part_names[name]: (offset, size) for offset, size, name in sorted(listed)}
+        begin = int(self.rows["record"][row])
+        _, _, length, count = _RECORD.unpack_from(self.mapped, begin)
+        found = self._records_of_parts(begin + _RECORD.size + length, count)
+        return {self.part_names[name & ~NAMED_TWICE]: (offset, size) for offset, size, name in sorted(found)}
 
     def find(self, key: str) -> int:
         """Return the row of a key, -1 where there is none; the first of several."""
         data = encoded(key)
-        unpack, mapped, slots, base = _ROW.unpack_from, self._map, self._slots, self._rows_at
-        at = crc32(data) >> self._shift
-        while (found := slots[at]) != 0:
-            fields = unpack(mapped, base + found * 40 - 40)
-            if mapped[fields[2] : fields[6]] == data:
-                return found - 1
-            at += 1
+        mapped, slots = self.mapped, self.slots
+        slot = crc32(data) >> self.shift
+        while found := slots[slot]:
+            begin = found * UNIT
+            row, _, length, _ = _RECORD.unpack_from(mapped, begin)
+            begin += 16
+            if mapped[begin : begin + length] == data:
+                return row
+            slot += 1
         return -1
+
+    def find_many(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return the rows of keys, -1 where there is none: int64 of the length of `keys`."""
+        from energon_nodes.storage.key_batches import find_many
+
+        return find_many(self, keys)
 
     def locate(self, key: str, part: str) -> tuple[int, int, int] | None:
         """Return shard number, content offset and size of a part, or None; this is what a lookup by name costs.
@@ -203,79 +211,35 @@ class KeyTable:
             data = key.encode()
         except UnicodeEncodeError:
             data = encoded(key)
-        unpack, mapped, slots, base = _ROW.unpack_from, self._map, self._slots, self._rows_at
-        slot = crc32(data) >> self._shift
-        while (found := slots[slot]) != 0:
-            _, _, key_at, part_at, shard, _, key_end, part_end = unpack(mapped, base + found * 40 - 40)
-            if mapped[key_at:key_end] == data:
+        mapped, slots = self.mapped, self.slots
+        slot = crc32(data) >> self.shift
+        while found := slots[slot]:
+            begin = found * 8
+            _, shard, length, count = _RECORD.unpack_from(mapped, begin)
+            begin += 16
+            if mapped[begin : begin + length] == data:
                 break
             slot += 1
         else:
             return None
-        number = self._ids.get(part)
+        number = self.part_ids.get(part)
         if number is None:
             return None
-        at = part_at + self._hints[part]
-        if at < part_end:
-            offset, size, name = _PART.unpack_from(mapped, self._parts_at + at * 20)
+        begin += length
+        hint = self.hints[part]
+        if hint < count * 20:
+            offset, size, name = _PART.unpack_from(mapped, begin + hint)
             if name == number:
                 return shard, offset, size
-        names: list[int] = self.part_rows["name"][part_at:part_end].tolist()
-        if number in names:
-            self._hints[part] = at = names.index(number)
-            offset, size, _ = _PART.unpack_from(mapped, self._parts_at + (part_at + at) * 20)
-            return shard, offset, size
-        if number | NAMED_TWICE in names:
-            raise ShardError(
-                f"the file {key}.{part} stands twice in shard {self.shard_names[shard]!r}: write every name once"
-            )
+        for place, (offset, size, name) in enumerate(self._records_of_parts(begin, count)):
+            if name == number:
+                self.hints[part] = place * 20
+                return shard, offset, size
+            if name == number | NAMED_TWICE:
+                raise ShardError(
+                    f"the file {key}.{part} stands twice in shard {self.shard_names[shard]!r}: write every name once"
+                )
         return None
 
-    def find_many(self, keys: Sequence[str]) -> NDArray[np.int64]:
-        """Return the rows of keys, -1 where there is none: int64 of the length of `keys`."""
-        found = np.empty(len(keys), np.int64)
-        for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            found[start : start + len(chunk)] = self._find_chunk(chunk)
-        return found
-
-    def _find_chunk(self, keys: Sequence[str]) -> NDArray[np.int64]:
-        try:
-            data = list(map(str.encode, keys))
-        except UnicodeEncodeError:
-            data = list(map(encoded, keys))
-        count = len(data)
-        slots: NDArray[np.uint32] = np.frombuffer(self._slots, "<u4")
-        at = np.fromiter(map(crc32, data), np.int64, count) >> self._shift
-        lengths = np.fromiter(map(len, data), np.int64, count)
-        joined = b"".join(data)
-        starts = np.cumsum(lengths) - lengths
-        result = np.full(count, -1, np.int64)
-        open_ = np.arange(count)
-        while len(open_):
-            rows = slots[at[open_]].astype(np.int64) - 1
-            there = rows >= 0
-            open_, rows = open_[there], rows[there]
-            same = self._same(rows, joined, starts[open_], lengths[open_])
-            result[open_[same]] = rows[same]
-            open_ = open_[~same]
-            at[open_] += 1
-        return result
-
-    def _same(
-        self, rows: NDArray[np.int64], joined: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Compare the keys of rows with pieces of `joined`."""
-        places = self.rows["key"]
-        begins = places[rows]
-        same = places[rows + 1] - begins == lengths
-        candidates = np.flatnonzero(same)
-        for length in np.unique(lengths[candidates]).tolist():
-            if not length:
-                continue
-            chosen = candidates[lengths[candidates] == length]
-            # Overlapping views: element i is the text of this length at byte i, so one index takes all of them out.
-            ours = np.ndarray(len(self._map) - length + 1, f"S{length}", self._map, strides=(1,))[begins[chosen]]
-            theirs = np.ndarray(len(joined) - length + 1, f"S{length}", joined, strides=(1,))[starts[chosen]]
-            same[chosen] = ours == theirs
-        return same
+    def _records_of_parts(self, begin: int, count: int) -> Iterator[tuple[int, int, int]]:
+        return _PART.iter_unpack(self.mapped[begin : begin + count * _PART.size])

@@ -8,16 +8,13 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 from weakref import WeakValueDictionary
-
-import numpy as np
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import metadata, paths
+from energon_nodes.storage.index_rows import index_rows
 from energon_nodes.storage.key_building import KeyTableWriter, tie
 from energon_nodes.storage.key_files import cached_file, local_copy
 from energon_nodes.storage.key_lookup import KeyTable, read_footer
@@ -39,7 +36,6 @@ __all__ = [
 KEYS_FILE = "keys.table"
 """The name of the table in `.nv-meta`. It is ours alone: Megatron-Energon looks things up in `index.sqlite`."""
 
-_SAMPLES = 8192  # so many are read from the database at a time
 _log = logging.getLogger("energon_nodes.storage")
 _lock = threading.RLock()
 
@@ -162,7 +158,7 @@ def describe_index(database: str, uuid: str | None, info: metadata.Info) -> str:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile() as made:
         ...     describe_index(made.name, "7a", metadata.Info({"0.tar": 1})).split()[:3]
-        ['1', '7a', '0']
+        ['2', '7a', '0']
 
     Args:
         database: The file `index.sqlite`.
@@ -180,7 +176,7 @@ def describe_index(database: str, uuid: str | None, info: metadata.Info) -> str:
     shards = hashlib.blake2b(digest_size=12)
     for name, count in info.shard_counts.items():
         shards.update(f"{name}\0{count}\0".encode("utf-8", "surrogateescape"))
-    return f"1 {uuid or f'changed {changed}'} {size} {head[0].hex()} {head[1].hex()} {shards.hexdigest()}"
+    return f"2 {uuid or f'changed {changed}'} {size} {head[0].hex()} {head[1].hex()} {shards.hexdigest()}"
 
 
 def _open(root: str, info: metadata.Info, owner: str) -> KeyTable:
@@ -298,48 +294,10 @@ def _build(root: str, info: metadata.Info, owner: str, path: str) -> None:
     with local_copy(paths.join(root, f"{metadata.META_FOLDER}/index.sqlite")) as database, open(path, "wb+") as file:
         writer = KeyTableWriter(file, os.path.dirname(path) or ".")
         try:
-            for arguments in _rows(database, info):
+            for arguments in index_rows(database, info):
                 writer.add(*arguments)
         except sqlite3.DatabaseError as error:
             raise DatasetError(f"{root}: index.sqlite cannot be read ({error}); prepare the dataset again") from error
         repeated = writer.finish(owner)
         if repeated:
             raise DatasetError(f"{root}: index.sqlite holds keys twice; prepare the dataset again")
-
-
-def _rows(database: str, info: metadata.Info) -> Iterator[tuple[Any, ...]]:
-    """Yield what `KeyTableWriter.add` takes, some thousand samples at a time, in the order of the dataset."""
-    connection = sqlite3.connect(f"file:{quote(os.path.abspath(database))}?mode=ro&immutable=1", uri=True)
-    with closing(connection):
-        connection.text_factory = bytes  # keys are not always UTF-8
-        for shard, (name, count) in enumerate(info.shard_counts.items()):
-            found = connection.execute("SELECT count(*) FROM samples WHERE tar_file_id = ?", (shard,)).fetchone()[0]
-            if found != count:
-                raise DatasetError(
-                    f"index.sqlite has {found} samples of the shard {name!r}, {metadata.META_FOLDER}/.info.json says "
-                    f"{count}: the files are out of step; prepare the dataset again"
-                )
-            for first in range(0, count, _SAMPLES):
-                yield _chunk(connection, shard, first, min(count, first + _SAMPLES))
-
-
-def _chunk(connection: sqlite3.Connection, shard: int, first: int, stop: int) -> tuple[Any, ...]:
-    where = "WHERE tar_file_id = ? AND sample_index >= ? AND sample_index < ? ORDER BY tar_file_id, sample_index"
-    samples = connection.execute(
-        f"SELECT sample_index, sample_key, byte_offset, byte_size FROM samples {where}", (shard, first, stop)
-    ).fetchall()
-    # This order is that of an index which holds all that is asked for; rows of a sample stand in the order of names.
-    parts = connection.execute(
-        "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
-        f"{where}, part_name, content_byte_offset",
-        (shard, first, stop),
-    ).fetchall()
-    numbers, keys, offsets, sizes = zip(*samples, strict=True)
-    if numbers != tuple(range(first, stop)):
-        raise DatasetError(f"index.sqlite does not number the samples of shard {shard} in turn; prepare it again")
-    owners, names, starts, lengths = zip(*parts, strict=True) if parts else ((), (), (), ())
-    counts = np.bincount(np.array(owners, np.int64) - first, minlength=stop - first)
-    different = {name: number for number, name in enumerate(sorted(set(names)))}
-    texts = [name.decode("utf-8", "surrogateescape") for name in different]
-    name_numbers = np.fromiter(map(different.__getitem__, names), np.int64, len(names))
-    return shard, keys, offsets, sizes, counts, texts, name_numbers, starts, lengths

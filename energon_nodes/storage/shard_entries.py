@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
+
+import numpy as np
 
 from energon_nodes.core.errors import NotInStoreError, ShardError
 from energon_nodes.core.spelling import did_you_mean, listed
 from energon_nodes.storage import paths
 from energon_nodes.storage.handles import HANDLES
+from energon_nodes.storage.key_batches import locate_many
 from energon_nodes.storage.key_lookup import KeyTable
 from energon_nodes.storage.tar import split_name
 
@@ -107,45 +111,55 @@ class ShardEntries:
             NotInStoreError: One or more do not exist.
             ShardError: A shard cannot be read, or is not the one that was prepared.
         """
-        found = [self._locate(*(split_name(name) or ("", ""))) for name in names]
-        missing = [name for name, place in zip(names, found, strict=True) if place is None]
-        if missing:
-            raise self._missing(missing)
-        places = [place for place in found if place is not None]
-        order = sorted(range(len(names)), key=places.__getitem__)
+        found = locate_many(self.table, [_pair(name) for name in names])
+        if (missing := np.flatnonzero(found[:, 0] < 0)).size:
+            raise self._missing([names[number] for number in missing.tolist()])
         result = [b""] * len(names)
+        order = np.lexsort((found[:, 1], found[:, 0]))
+        places = found[order]
         if self._remote:
-            self._read_remote(names, places, order, result)
+            self._read_remote(names, places.tolist(), order.tolist(), result)
             return result
-        at = 0
-        while at < len(order):
-            shard, begin, size = places[order[at]]
-            end, stop = begin + size, at + 1
-            while stop < len(order):
-                next_shard, offset, size = places[order[stop]]
-                if next_shard != shard or offset - end > _GAP or offset + size - begin > _BLOCK:
-                    break
-                end, stop = max(end, offset + size), stop + 1
-            data = self._read_at(names[order[at]], self._paths[shard], begin, end - begin)
-            for number in order[at:stop]:
-                _, offset, size = places[number]
-                result[number] = data[offset - begin : offset - begin + size]
-            at = stop
+        # A place begins a new read where it lies far behind the one before, or in another shard.
+        apart = places[1:, 1] - (places[:-1, 1] + places[:-1, 2])
+        breaks = np.flatnonzero((places[1:, 0] != places[:-1, 0]) | (apart > _GAP)) + 1
+        numbers, listed_places = order.tolist(), places.tolist()
+        for start, stop in pairwise([0, *breaks.tolist(), len(numbers)]):
+            self._read_run(names, listed_places[start:stop], numbers[start:stop], result)
         return result
 
-    def _read_remote(self, names: Sequence[str], places: list[Place], order: list[int], result: list[bytes]) -> None:
+    def _read_run(self, names: Sequence[str], places: list[list[int]], numbers: list[int], result: list[bytes]) -> None:
+        """Read neighbours of one shard in blocks."""
+        at = 0
+        while at < len(numbers):
+            shard, begin, size = places[at]
+            end, stop = begin + size, at + 1
+            while stop < len(numbers) and places[stop][1] + places[stop][2] - begin <= _BLOCK:
+                end = max(end, places[stop][1] + places[stop][2])
+                stop += 1
+            data = self._read_at(names[numbers[at]], self._paths[shard], begin, end - begin)
+            if stop == at + 1:
+                result[numbers[at]] = data
+            else:
+                for number, (_, offset, size) in zip(numbers[at:stop], places[at:stop], strict=True):
+                    result[number] = data[offset - begin : offset - begin + size]
+            at = stop
+
+    def _read_remote(
+        self, names: Sequence[str], places: list[list[int]], order: list[int], result: list[bytes]
+    ) -> None:
         wanted: list[paths.Ranges] = []
-        for shard, numbers in groupby(order, key=lambda number: places[number][0]):
-            found = [places[number] for number in numbers]
+        for shard, group in groupby(places, key=itemgetter(0)):
+            found = list(group)
             starts = [offset for _, offset, _ in found]
             wanted.append(paths.Ranges(self._paths[shard], starts, [offset + size for _, offset, size in found]))
         try:
             pieces = paths.read_ranges(wanted)
         except OSError as error:
             raise ShardError(f"a shard of {self.root} cannot be read: {error}") from error
-        for number, piece in zip(order, pieces, strict=True):
-            if len(piece) != places[number][2]:
-                raise self._cut(names[number], self._paths[places[number][0]])
+        for number, piece, (shard, _, size) in zip(order, pieces, places, strict=True):
+            if len(piece) != size:
+                raise self._cut(names[number], self._paths[shard])
             result[number] = piece
 
     def _place(self, name: str) -> Place:
@@ -201,3 +215,11 @@ class ShardEntries:
         close = f"; did you mean {found[0]!r}?" if found else did_you_mean(key, some)
         shown = f"its keys are such as {listed(some[:3])}" if some else "it has no samples"
         return f": no sample has the key {key!r}{close or f'; {shown}'}"
+
+
+def _pair(name: str) -> tuple[str, str]:
+    """Split a name into key and part; one that is no name of a file gives a key that no sample has."""
+    if "/" in name:
+        return split_name(name) or ("", "")
+    key, dot, part = name.partition(".")
+    return (key, part) if dot else ("", "")
