@@ -88,13 +88,13 @@ def choosing(strategy: Any) -> Callable[[], Figures]:
     column = lengths()
 
     def measure() -> Figures:
-        """Take the quickest of five passes: each is as short as what other programs do to it."""
+        """Take the quickest of five passes, in the time of the processor: other programs must not count."""
         rates: list[float] = []
         packs: list[list[int]] = []
         for _ in range(5):
-            started = time.perf_counter()
+            started = time.process_time()
             packs = pack_lengths(column, CAPACITY, strategy=strategy, buffer_size=BUFFER)
-            rates.append(DOCUMENTS / (time.perf_counter() - started))
+            rates.append(DOCUMENTS / (time.process_time() - started))
         return {"rate": max(rates), "utilisation": column.sum() / (CAPACITY * len(packs))}
 
     return measure
