@@ -9,6 +9,7 @@ from energon_nodes.combinators.blend import Blend
 from energon_nodes.combinators.concat import Concat
 from energon_nodes.combinators.filter import Filter
 from energon_nodes.combinators.flat_map import FlatMap
+from energon_nodes.combinators.join import Join
 from energon_nodes.combinators.map import Map
 from energon_nodes.combinators.parallel_map import ParallelMap
 from energon_nodes.combinators.prefetch import Prefetch
@@ -41,8 +42,9 @@ def subset(source: Node[X], first: Bound, last: Bound) -> Node[X]:
     of the first half are 25 % to 50 % of all.
 
     The verb goes down to the sources: through `map` and what else gives one element for each sample; in fractions also
-    through `filter` and `flat_map` (it cuts what goes into them), and into every branch of `blend` and `concat`. Behind
-    anything else it is refused: write it behind the source, or use `skip` and `limit`, which count what flows there.
+    through `filter` and `flat_map` (it cuts what goes into them), and into every branch of `blend` and `concat`. Of a
+    `join` it cuts the first side. Behind anything else it is refused: write it behind the source, or use `skip` and
+    `limit`, which count what flows there.
 
     Example:
         >>> import energon_nodes as en
@@ -73,6 +75,9 @@ def _narrowed(node: Node[Any], first: Bound, last: Bound) -> Node[Any]:
     narrow = getattr(node, "narrowed", None)
     if narrow is not None:
         return narrow(first, last)
+    if isinstance(node, Join):  # its rows are the samples of the first side; the others are looked up
+        rows = _narrowed(node.sources[0], first, last)
+        return dataclasses.replace(cast("Any", node), sources=(rows, *node.sources[1:]))
     if isinstance(node, _ONE_FOR_ONE) or (isinstance(node, _BY_SHARE) and is_relative((first, last))):
         below = [_narrowed(each, first, last) for each in node.sources_of()]
         several = any(field.name == "sources" for field in dataclasses.fields(cast("Any", node)))

@@ -96,6 +96,14 @@ def test_a_share_is_cut_in_front_of_filters_and_in_every_branch() -> None:
     assert sorted(map(str, mixed)) == ["5", "6", "7", "8", "9", "c", "d"]
 
 
+def test_of_a_join_the_rows_are_cut() -> None:
+    def side(part: str, keys: str) -> en.Node[dict[str, str]]:
+        return en.items([{"__key__": key, part: key + part} for key in keys])
+
+    rows = side("a", "pqrs").join(side("b", "srqp")).subset("50%", "100%")
+    assert [(row["a"], row["b"]) for row in rows] == [("ra", "rb"), ("sa", "sb")]
+
+
 def test_the_cut_pipeline_is_another_one() -> None:
     whole = en.items(range(6)).map(f.double)
     next(whole)
