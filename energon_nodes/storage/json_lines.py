@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,11 @@ _PARTS = ("json",)
 _ENDS = frozenset(("\n", "\r\n", ""))
 _COUNTED = 1 << 30  # bytes that are looked through for the number of a line
 _BLOCK = 4 << 20
-_decode = json.JSONDecoder().raw_decode  # half the time of json.loads, which first looks for the encoding
+_tuple: Any = tuple
+_new_tuple: Callable[[type[Sources], Any], Sources] = _tuple.__new__
+_decoder = json.JSONDecoder()
+_scan: Callable[[str, int], tuple[Any, int]] = cast("Any", _decoder).scan_once
+"""What `raw_decode` calls; half the time of `json.loads`, which first looks for the encoding and for blank space."""
 
 
 def parse_line(data: bytes) -> dict[str, Any]:
@@ -54,7 +58,7 @@ def parse_line(data: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} of it is not UTF-8 ({error.reason})") from error
     try:
-        value, after = _decode(text)
+        value, after = _decoder.raw_decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg}, at character {error.pos + 1} of it") from error
     except RecursionError:
@@ -124,79 +128,92 @@ def read_lines(
         parse: Whether `json` is the parsed object; False leaves it the bytes of the line.
 
     Returns:
-        The samples and, in place of those that cannot be read, errors.
+        The samples and, in place of those that cannot be read, errors: made as they are taken.
     """
     if not group.spans:
         return Read([], True)
     buffer, failed = fetch_spans(group.spans)
     _, _, starts, stops = offsets_of(group.spans)
-    begins, ends = starts.tolist(), stops.tolist()
-    samples: list[Any] = []
-    for place, span in enumerate(group.spans):
-        if place in failed:
-            samples += [_unreadable(span, number, failed[place]) for number in span.numbers.tolist()]
-            continue
-        first = len(samples)
-        last = first + len(span.numbers)
-        pieces = [buffer[begin:end] for begin, end in zip(begins[first:last], ends[first:last], strict=True)]
-        samples += (_parsed if parse else _raw)(span, pieces, line_at)
-    clean = all(type(sample) is dict for sample in samples)
+    spans = np.repeat(np.arange(len(group.spans)), [len(span.numbers) for span in group.spans])
+    numbers = np.concatenate([span.numbers for span in group.spans])
+    columns = [spans, numbers, starts, stops]
     if order is not None:
-        samples = [samples[place] for place in places_of(order).tolist()]
-    return Read(samples, clean)
+        places = places_of(order)
+        columns = [column[places] for column in columns]
+    lines = _Lines(group.spans, buffer, failed, line_at)
+    rows = zip(*[column.tolist() for column in columns], strict=True)
+    return Read((lines.parsed if parse else lines.raw)(rows), False)
 
 
-def _parsed(span: Span, pieces: list[bytes], line_at: Callable[[str, int], int | None]) -> list[Any]:
-    """Parse the records of one file; this is the loop that the speed of reading hangs on."""
-    shard, first, origin = span.shard, span.first, Origin(span.path, span.shard, _PARTS)
-    sources, ends, decode = Sources.of, _ENDS, _decode
-    samples: list[Any] = []
-    for number, data in zip(span.numbers.tolist(), pieces, strict=True):
-        index = first + number
-        try:
-            text = data.decode()
-            value, after = decode(text)
-            regular = type(value) is dict and text[after:] in ends
-        except (ValueError, RecursionError):
-            regular, value = False, None
-        if not regular:
+class _Lines:
+    """Make the samples of lines as they are taken.
+
+    A thousand parsed objects at once would keep the garbage collector busy, and would have left the caches of the
+    processor before they are used.
+    """
+
+    def __init__(
+        self,
+        spans: list[Span],
+        buffer: bytes,
+        failed: dict[int, OSError],
+        line_at: Callable[[str, int], int | None],
+    ) -> None:
+        self._spans = spans
+        self._buffer = buffer
+        self._failed = failed
+        self._line_at = line_at
+        self._labels = [(span.shard, span.first, Origin(span.path, span.shard, _PARTS)) for span in spans]
+
+    def parsed(self, rows: Iterator[tuple[int, ...]]) -> Iterator[Sample | SampleError]:
+        """Parse records; this is the loop that the speed of reading hangs on."""
+        buffer, labels, failed, ends, scan = self._buffer, self._labels, self._failed, _ENDS, _scan
+        for at, number, begin, end in rows:
             try:
-                value = parse_line(_without_mark(span, number, data))
-            except ValueError as error:
-                samples.append(_damaged(span, len(samples), data, error, line_at))
+                text = buffer[begin:end].decode()
+                value, after = scan(text, 0)
+                regular = type(value) is dict and text[after:] in ends
+            except (ValueError, RecursionError, StopIteration):
+                regular, value = False, None
+            if not regular:
+                if at in failed:
+                    yield _unreadable(self._spans[at], number, failed[at])
+                    continue
+                data = buffer[begin:end]
+                try:
+                    value = parse_line(_without_mark(number, data))
+                except ValueError as error:
+                    yield _damaged(self._spans[at], number, data, error, self._line_at)
+                    continue
+            shard, first, origin = labels[at]
+            key = str(first + number)
+            name = str(number) if first else key
+            source = _new_tuple(Sources, (origin, first + number, name))
+            yield {"__key__": key, "__shard__": shard, "__sources__": source, "json": value}
+
+    def raw(self, rows: Iterator[tuple[int, ...]]) -> Iterator[Sample | SampleError]:
+        """Give the bytes of records without a look at them."""
+        for at, number, begin, end in rows:
+            if at in self._failed:
+                yield _unreadable(self._spans[at], number, self._failed[at])
                 continue
-        samples.append(
-            {
-                "__key__": str(index),
-                "__shard__": shard,
-                "__sources__": sources(origin, index, str(number)),
-                "json": value,
-            }
-        )
-    return samples
+            shard, first, origin = self._labels[at]
+            key = str(first + number)
+            name = str(number) if first else key
+            source = _new_tuple(Sources, (origin, first + number, name))
+            line = _without_mark(number, self._buffer[begin:end]).strip()
+            yield {"__key__": key, "__shard__": shard, "__sources__": source, "json": line}
 
 
-def _raw(span: Span, pieces: list[bytes], line_at: Callable[[str, int], int | None]) -> list[Sample]:
-    origin = Origin(span.path, span.shard, _PARTS)
-    return [
-        {
-            "__key__": str(span.first + number),
-            "__shard__": span.shard,
-            "__sources__": Sources.of(origin, span.first + number, str(number)),
-            "json": _without_mark(span, number, data).strip(),
-        }
-        for number, data in zip(span.numbers.tolist(), pieces, strict=True)
-    ]
-
-
-def _without_mark(span: Span, number: int, data: bytes) -> bytes:
+def _without_mark(number: int, data: bytes) -> bytes:
     return data.removeprefix(BOM) if number == 0 else data
 
 
 def _damaged(
-    span: Span, place: int, data: bytes, error: ValueError, line_at: Callable[[str, int], int | None]
+    span: Span, number: int, data: bytes, error: ValueError, line_at: Callable[[str, int], int | None]
 ) -> SampleError:
-    number, begin, end = int(span.numbers[place]), int(span.begins[place]), int(span.ends[place])
+    place = int(np.searchsorted(span.numbers, number))
+    begin, end = int(span.begins[place]), int(span.ends[place])
     offset = begin + len(data) - len(data.lstrip())
     line = line_at(span.path, offset)
     where = f"line {line}" if line is not None else f"record {number}"

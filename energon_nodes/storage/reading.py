@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.core.errors import ShardError
+from energon_nodes.core.errors import SampleError, ShardError
 from energon_nodes.storage import paths
 from energon_nodes.storage.alike import read_alike
 from energon_nodes.storage.assemble import Group, PartFilter, Sample, Span, assemble, places_of
@@ -39,7 +39,7 @@ class Read(NamedTuple):
         clean: Whether all of them are samples.
     """
 
-    samples: Iterable[Sample | ShardError | None]
+    samples: Iterable[Sample | SampleError | None]
     clean: bool
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from energon_nodes.core.errors import ShardError
+from energon_nodes.core.errors import SampleError
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import Offsets
 from energon_nodes.storage.layout import Layout
@@ -178,7 +178,7 @@ class ShardSet:
         indices: Sequence[int] | NDArray[np.int64],
         wants: PartFilter | None = None,
         limit: int | None = None,
-    ) -> list[Sample | ShardError | None]:
+    ) -> list[Sample | SampleError | None]:
         """Read samples, with as few reads as possible and nothing but their bytes.
 
         A sample is a dict: `__key__`, `__shard__`, `__sources__` (see `Source`) and its parts as bytes.

@@ -43,6 +43,11 @@ def text(root: Path) -> Path:
     )
 
 
+def lines(root: Path) -> Path:
+    """Return a JSON Lines file of 100,000 records of 450 bytes, with its index."""
+    return made(root / "lines", write_lines) / "records.jsonl"
+
+
 def images(root: Path) -> Path:
     """Return the folder of data I, prepared."""
     return made(
@@ -71,6 +76,30 @@ def deep(root: Path) -> Path:
     return made(root / "deep", lambda folder: link_copies(source, folder))
 
 
+def copy_of_text(root: Path) -> Path:
+    """Return a second dataset with the samples of data T."""
+    source = text(root)
+    return made(root / "text_copy", lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True))
+
+
+def one_of_hundred(root: Path) -> Path:
+    """Return a dataset of 100,000 samples of data T's kind in 100 shards."""
+    return made(root / "one_of_hundred", lambda folder: write_dataset(folder, text_samples(100_000), 100_000, 100))
+
+
+def hundred(root: Path) -> Path:
+    """Return a folder with 100 datasets of 1,000 samples each, in one shard each: those of `one_of_hundred`."""
+
+    def write(folder: Path) -> None:
+        for number, tar in enumerate(shards_of(one_of_hundred(root))):
+            small = folder / f"{number:03d}"
+            small.mkdir()
+            os.link(tar, small / tar.name)
+            prepare(small)
+
+    return made(root / "hundred", write)
+
+
 def made(folder: Path, write: Callable[[Path], None]) -> Path:
     """Return `folder`, written by `write` if it is not there yet; a write that was cut short leaves nothing behind."""
     if not folder.exists():
@@ -81,6 +110,16 @@ def made(folder: Path, write: Callable[[Path], None]) -> Path:
         write(partial)
         partial.rename(folder)
     return folder
+
+
+def write_lines(folder: Path) -> None:
+    from energon_nodes.recipes.prepare_jsonl import prepare_jsonl  # the same bytes as those of `energon prepare`
+
+    with (folder / "records.jsonl").open("w", encoding="utf-8") as file:
+        for key, parts in text_samples(TEXT_SAMPLES):
+            record = {"id": int(key), "text": parts["txt"].decode(), "note": json.loads(parts["json"])["note"]}
+            file.write(json.dumps(record) + "\n")
+    prepare_jsonl(folder / "records.jsonl", progress=False)
 
 
 def write_dataset(folder: Path, samples: Iterator[tuple[str, Parts]], count: int, shards: int) -> None:

@@ -28,3 +28,22 @@ class ListBatches(DefaultTaskEncoder):
 
     def batch(self, samples: list[TextPair]) -> list[TextPair]:
         return samples
+
+
+@edataclass
+class Record(Sample):
+    """A record of a JSON Lines file."""
+
+    json: dict[str, Any]
+
+
+@stateless
+def cook_record(sample: dict[str, Any]) -> Record:
+    return Record(**basic_sample_keys(sample), json=sample["json"])
+
+
+class Records(DefaultTaskEncoder):
+    """Hand out records as they are."""
+
+    decoder = None
+    cookers = [Cooker(cook_record)]  # noqa: RUF012

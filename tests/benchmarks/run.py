@@ -25,10 +25,12 @@ from tests.benchmarks.table import Row, plain
 
 GROUPS = {
     "reading": "Reading data T in one process",
+    "jsonl": "Reading 100,000 JSON lines in one process",
     "images": "Decoding JPEGs to uint8 3×224×224",
     "workers": "Two worker processes on data I",
     "node_cost": "The cost of a node",
     "state": "Taking and loading state",
+    "mixing": "Joining and blending",
     "packing": "Packing 100,000 documents to 2,048 tokens",
     "startup": "Start-up and memory",
 }
