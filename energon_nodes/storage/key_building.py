@@ -23,7 +23,7 @@ __all__ = ["KeyTableWriter", "table_of", "tie"]
 
 _ROUNDS = 16  # so many parts of the hash table are made one after the other: less memory at a time
 _LEAST_BITS = 8
-_COPY = 1 << 22
+_COPY = 1 << 20
 
 Integers = NDArray[np.int64] | Sequence[int]
 
@@ -296,8 +296,7 @@ def table_of(shard_names: Sequence[str], shards: Iterable[tuple[Any, ...]], belo
     Returns:
         The table.
     """
-    with tempfile.TemporaryFile() as file:
-        writer = KeyTableWriter(file)
+    with tempfile.TemporaryFile() as file, closing(KeyTableWriter(file)) as writer:
         for arguments in shards:
             writer.add(*arguments)
         writer.finish(belongs_to)

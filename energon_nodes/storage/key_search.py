@@ -6,6 +6,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,8 +123,7 @@ def _scanned_table(shards: ShardSet, names: list[str]) -> KeyTable:
     owner = state.hexdigest()
 
     def make(path: str) -> None:
-        with open(path, "wb+") as file:
-            writer = KeyTableWriter(file)
+        with open(path, "wb+") as file, closing(KeyTableWriter(file)) as writer:
             for arguments in _keys_of(shards, names):
                 writer.add(*arguments)
             writer.finish(owner)

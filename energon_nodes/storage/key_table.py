@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -277,6 +278,8 @@ def _fresh(path: str, owner: str, names: tuple[str, ...], origin: Any) -> KeyTab
     try:
         footer = read_footer(fd)
         return KeyTable(fd, names, origin) if footer is not None and footer.get("belongs_to") == owner else None
+    except OSError:  # something that is no file stands there, or it cannot be mapped
+        return None
     finally:
         os.close(fd)
 
@@ -292,12 +295,13 @@ def _make(root: str, beside: str, info: metadata.Info, owner: str, path: str) ->
 
 def _build(root: str, info: metadata.Info, owner: str, path: str) -> None:
     with local_copy(paths.join(root, f"{metadata.META_FOLDER}/index.sqlite")) as database, open(path, "wb+") as file:
-        writer = KeyTableWriter(file, os.path.dirname(path) or ".")
-        try:
-            for arguments in index_rows(database, info):
-                writer.add(*arguments)
-        except sqlite3.DatabaseError as error:
-            raise DatasetError(f"{root}: index.sqlite cannot be read ({error}); prepare the dataset again") from error
-        repeated = writer.finish(owner)
+        with closing(KeyTableWriter(file, os.path.dirname(path) or ".")) as writer:
+            try:
+                for arguments in index_rows(database, info):
+                    writer.add(*arguments)
+            except sqlite3.DatabaseError as error:
+                message = f"{root}: index.sqlite cannot be read ({error}); prepare the dataset again"
+                raise DatasetError(message) from error
+            repeated = writer.finish(owner)
         if repeated:
             raise DatasetError(f"{root}: index.sqlite holds keys twice; prepare the dataset again")
