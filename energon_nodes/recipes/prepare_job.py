@@ -15,8 +15,10 @@ from energon_nodes.recipes.prepare_plan import Plan
 from energon_nodes.recipes.prepared import Duplicate, DuplicateKeysError, Prepared
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import index_path
+from energon_nodes.storage.index_rows import index_rows
+from energon_nodes.storage.key_building import KeyTableWriter
 from energon_nodes.storage.key_files import local_copy
-from energon_nodes.storage.key_table import KEYS_FILE, describe_index, write_key_table
+from energon_nodes.storage.key_table import KEYS_FILE, describe_index
 from energon_nodes.storage.media_carry import carry_media
 from energon_nodes.storage.metadata import META_FOLDER, Info, info_text, split_file
 from energon_nodes.storage.placing import Built, Offsets, place_files, preparing, scratch_file, write_indices
@@ -71,8 +73,6 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
         if not found.duplicates:
             _carry_media(plan, found, tables)
         written = _place(plan, found, dataset_yaml, tables)
-        if kept and not found.duplicates:  # otherwise its key table is there already
-            written += _place_keys(plan)
     counts = {name: shard.samples for name, shard in found.shards.items()}
     result = _result(plan, counts, dict(found.parts), found.duplicates, written)
     if found.duplicates:
@@ -80,14 +80,14 @@ def carry_out(plan: Plan, dataset_yaml: str, work: Work) -> Prepared:
     return result
 
 
-def _place_keys(plan: Plan) -> list[str]:
-    """Make the key table from the index, where rows were copied from an older one."""
-    try:
-        write_key_table(plan.root)
-    except OSError as error:  # it is made when it is needed
-        plan.warnings.append(f"{KEYS_FILE} was not written: {error}")
-        return []
-    return [f"{META_FOLDER}/{KEYS_FILE}"]
+def _finish_keys(found: Found, tables: Tables, owner: str, counts: dict[str, int]) -> None:
+    """Finish the key table, and fill it before where rows were copied from an older index."""
+    writer = found.key_table
+    if writer is None:
+        writer = found.key_table = KeyTableWriter(tables.keys, os.path.dirname(tables.keys.name))
+        for arguments in index_rows(tables.sqlite, Info(counts)):
+            writer.add(*arguments)
+    writer.finish(owner)
 
 
 def _carry_media(plan: Plan, found: Found, tables: Tables) -> None:
@@ -157,7 +157,7 @@ def _has_new_split(plan: Plan) -> bool:
 
 
 def _place(plan: Plan, found: Found, dataset_yaml: str, tables: Tables) -> list[str]:
-    """Write all files; the old dataset is whole until the last rename, that of the info file."""
+    """Write all files; at every moment the old dataset or the new one can be read, and the info file comes last."""
     root, meta = plan.root, paths.join(plan.root, META_FOLDER)
     counts = {name: shard.samples for name, shard in found.shards.items()}
     number = "" if found.duplicates else str(uuid.uuid4())
@@ -171,21 +171,33 @@ def _place(plan: Plan, found: Found, dataset_yaml: str, tables: Tables) -> list[
     # The uuid comes before what it stands for: in between, and up to the info file, `check_in_step` refuses the index.
     files.append((RECORD_FILE, record.text()))
     if not found.duplicates:
-        files += [(_UUID, number), (_SQLITE, Built(tables.sqlite))]
-    if not found.duplicates and found.key_table is not None:
-        found.key_table.finish(describe_index(tables.sqlite, number, Info(counts)))
-        files.append((KEYS_FILE, Built(tables.keys.name)))
+        _finish_keys(found, tables, describe_index(tables.sqlite, number, Info(counts)), counts)
+        files += [(_UUID, number), (_SQLITE, Built(tables.sqlite)), (KEYS_FILE, Built(tables.keys.name))]
     if plan.split is not None or plan.old is None or plan.old.shard_counts != counts:
         if paths.exists(f"{meta}/.info.yaml"):
             files.append((".info.yaml", _info_yaml(counts)))
         files.append((".info.json", info_text(counts, FORMAT_VERSION)))
     written = write_indices(root, tables.offsets)
+    between = _between(plan, counts)
     with ExitStack() as stack:
         place_files(stack, root, files)
+        if between is not None:
+            with ExitStack() as before:
+                place_files(before, root, [(".info.json", info_text(between, FORMAT_VERSION))])
         if found.duplicates:
             for name in (_SQLITE, _UUID, KEYS_FILE):
                 remove(f"{meta}/{name}")
     return written + [f"{META_FOLDER}/{name}" for name, _ in files]
+
+
+def _between(plan: Plan, counts: dict[str, int]) -> dict[str, int] | None:
+    """Return counts with which the old split and the new one can be read, if they need others.
+
+    Old shards keep their numbers, so that the old index goes on to be right, and new ones come behind them.
+    """
+    if plan.old is None or list(plan.old.shard_counts.items()) == list(counts.items()):
+        return None
+    return {name: counts.get(name, count) for name, count in plan.old.shard_counts.items()} | counts
 
 
 def _info_yaml(counts: dict[str, int]) -> str:

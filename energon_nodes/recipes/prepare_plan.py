@@ -200,7 +200,10 @@ def _kept_split(plan: Plan, names: Sequence[str]) -> Split:
     )
     if plan.record is not None:
         plan.rule = plan.record.rule
-    new = [name for name in names if name not in plan.old.shard_counts]
+    # The info file of a run that was killed lists shards that no split knows yet.
+    seen = plan.old.shard_counts if plan.record is None else plan.record.shards
+    inside = {name for shards in kept.parts.values() for name in shards}
+    new = [name for name in names if name not in seen and name not in inside]
     if not new:
         return kept
     if plan.rule is None or isinstance(plan.rule, FromFile):

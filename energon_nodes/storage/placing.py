@@ -20,7 +20,7 @@ from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import paths
 from energon_nodes.storage.index import index_path
 from energon_nodes.storage.metadata import META_FOLDER
-from energon_nodes.storage.writing import TEMPORARY, make_folder, remove, replacing, write_bytes
+from energon_nodes.storage.writing import TEMPORARY, file_mode, make_folder, remove, replacing, write_bytes
 
 __all__ = ["Built", "Offsets", "place_files", "preparing", "scratch_file", "write_indices"]
 
@@ -213,8 +213,13 @@ def place_files(stack: ExitStack, root: str, files: Sequence[tuple[str, str | Bu
         OSError: One cannot be written.
     """
     for name, content in reversed(files):
-        partial = stack.enter_context(replacing(paths.join(root, f"{META_FOLDER}/{name}")))
-        if isinstance(content, Built):
+        path = paths.join(root, f"{META_FOLDER}/{name}")
+        if isinstance(content, Built) and not paths.is_url(root):
+            partial = content.path
+            stack.enter_context(_moving(partial, path))
+        else:
+            partial = stack.enter_context(replacing(path))
+        if isinstance(content, Built) and partial != content.path:
             shutil.move(content.path, partial)
         # To the disk now, so that the renames follow one another without waiting.
         with open(partial, "rb+") as file:
@@ -222,6 +227,13 @@ def place_files(stack: ExitStack, root: str, files: Sequence[tuple[str, str | Bu
                 file.write(content.encode())
                 file.flush()
             os.fsync(file.fileno())
+
+
+@contextmanager
+def _moving(partial: str, path: str) -> Generator[None]:
+    os.chmod(partial, file_mode())
+    yield
+    os.replace(partial, path)
 
 
 @contextmanager

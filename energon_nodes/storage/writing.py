@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from energon_nodes.storage.remote import ask
 from energon_nodes.storage.urls import is_url
 
-__all__ = ["TEMPORARY", "make_folder", "remove", "replacing", "write_bytes"]
+__all__ = ["TEMPORARY", "file_mode", "make_folder", "remove", "replacing", "write_bytes"]
 
 TEMPORARY = ".partial-"
 """The names of files that are being written begin so; no reader looks at them, and `remove` may delete old ones."""
@@ -49,7 +49,7 @@ def replacing(path: str) -> Generator[str]:
             ask(path, "write", lambda fs, name: fs.put_file(partial, name))
             os.unlink(partial)
             return
-        os.chmod(partial, 0o666 & ~_umask())  # mkstemp lets nobody else read it
+        os.chmod(partial, file_mode())  # mkstemp lets nobody else read it
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -121,10 +121,16 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def _umask() -> int:
+def file_mode() -> int:
+    """Return the permissions of a new file, which a temporary one does not have.
+
+    Example:
+        >>> file_mode() & 0o600 == 0o600
+        True
+    """
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask
 
 
 def _sync_folder(folder: str) -> None:
