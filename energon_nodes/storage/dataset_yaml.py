@@ -48,7 +48,8 @@ def dataset_text(
     lines = [] if sample_type is None else ["sample_type:"]
     lines += [f"{indent}__module__: {module}", f"{indent}__class__: {name}"]
     if field_map is not None:
-        lines += ["field_map:", *(f"  {quoted(field)}: {quoted(access)}" for field, access in field_map.items())]
+        lines.append("field_map:" if field_map else "field_map: {}")
+        lines += [f"  {quoted(field)}: {quoted(access)}" for field, access in field_map.items()]
     if sample_loader is not None:
         lines.append(f"sample_loader: {quoted(sample_loader)}")
     if isinstance(part_filter, str):
