@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import energon_nodes as en
 from energon_nodes.core.errors import DatasetError, DecodeError, NotInStoreError, ShardError
+from energon_nodes.storage.fds import FILES as FILES_OF_READERS
 from energon_nodes.storage.handles import HANDLES
 from energon_nodes.storage.provenance import Source
 from tests.storage.tars import samples_of, write_tar
@@ -215,6 +216,7 @@ def test_no_more_files_stay_open_than_the_limit(tmp_path: Path) -> None:
     for number in range(HANDLES.limit + 20):
         write_tar(tmp_path / f"{number:03d}.tar", [(f"{number}.txt", b"%d" % number)])
     en.prepare(tmp_path)
+    FILES_OF_READERS.close_idle()
     store = en.store(tmp_path)
     for number in range(HANDLES.limit + 20):
         assert store[f"{number}.txt"] == b"%d" % number
