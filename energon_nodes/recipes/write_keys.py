@@ -39,7 +39,8 @@ class KeyBook:
     def __init__(self, path_of: Callable[[int], str]) -> None:
         self._path_of = path_of
         self._shard: dict[str, int] = {}
-        self._checked = 0
+        self._fresh: list[str] = []  # keys of it that were not looked up yet
+        self._hashed: list[NDArray[np.uint64]] = []  # the hashes of the others
         # Sorted runs of hashes with their shards; each is more than twice as long as the next.
         self._runs: list[tuple[NDArray[np.uint64], NDArray[np.uint32]]] = []
 
@@ -56,8 +57,9 @@ class KeyBook:
         known = self._shard.setdefault(key, number)
         if known != number:
             raise DatasetError(f"samples {known} and {number} have the same key {key!r}; {_REMEDY}")
-        if len(self._shard) - self._checked >= _TOGETHER:
-            self.check()
+        self._fresh.append(key)
+        if len(self._fresh) >= _TOGETHER:
+            self._look_up()
 
     def check(self) -> NDArray[np.uint64]:
         """Look the keys of this shard up among those of the shards before.
@@ -68,18 +70,22 @@ class KeyBook:
         Raises:
             DatasetError: One of them is known.
         """
-        keys = list(self._shard)
-        hashes = _hashes(keys)
-        fresh = hashes[self._checked :]
+        self._look_up()
+        return np.concatenate(self._hashed) if self._hashed else np.zeros(0, "<u8")
+
+    def _look_up(self) -> None:
+        if not self._fresh:
+            return
+        hashes = _hashes(self._fresh)
         for values, shards in self._runs:
-            places = np.minimum(np.searchsorted(values, fresh), len(values) - 1)
-            for at in np.flatnonzero(values[places] == fresh).tolist():
+            places = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
+            for at in np.flatnonzero(values[places] == hashes).tolist():
                 place = int(places[at])
-                while place < len(values) and values[place] == fresh[at]:
-                    self._compare(keys[self._checked + at], int(shards[place]))
+                while place < len(values) and values[place] == hashes[at]:
+                    self._compare(self._fresh[at], int(shards[place]))
                     place += 1
-        self._checked = len(keys)
-        return hashes
+        self._hashed.append(hashes)
+        self._fresh.clear()
 
     def _compare(self, key: str, shard: int) -> None:
         path = self._path_of(shard)
@@ -98,7 +104,8 @@ class KeyBook:
             shard: The number of the shard.
         """
         self._shard.clear()
-        self._checked = 0
+        self._fresh.clear()
+        self._hashed.clear()
         if not len(hashes):
             return
         values, shards = np.sort(hashes), np.full(len(hashes), shard, np.uint32)

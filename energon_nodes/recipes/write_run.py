@@ -13,7 +13,7 @@ from energon_nodes.recipes.write_keys import KeyBook
 from energon_nodes.recipes.write_state import WriteFolder, WriteState
 from energon_nodes.samples.to_parts import Encoded
 from energon_nodes.storage import paths
-from energon_nodes.storage.tar_writer import TarWriter, member_name
+from energon_nodes.storage.tar_writer import TarWriter
 from energon_nodes.storage.writing import replacing
 
 __all__ = ["WriteRun"]
@@ -130,6 +130,6 @@ class WriteRun:
         else:
             self._book.add(key, self._samples)
         for part, data in parts.items():
-            writer.add(member_name(key, part), data)
+            writer.add(f"{key}.{part}", data)  # a name that `ToParts` has checked
         self._parts.update(parts.keys())
         self._samples += 1

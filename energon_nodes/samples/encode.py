@@ -18,6 +18,7 @@ from energon_nodes.core.spelling import listed
 __all__ = ["encode_part"]
 
 _IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WEBP"}
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the time of writing must not show
 
 
@@ -91,7 +92,7 @@ def _number(value: Any) -> bytes | None:
 
 
 def _json(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False)
+    text = _to_json(value)
     try:
         return text.encode()
     except UnicodeEncodeError:  # halves of surrogate pairs, which JSON holds as escapes only
