@@ -39,7 +39,6 @@ from energon_nodes.combinators.shuffle import Shuffle
 from energon_nodes.combinators.skip import Skip
 from energon_nodes.combinators.slice_window import SliceWindow
 from energon_nodes.combinators.sort_window import SortWindow
-from energon_nodes.combinators.subset import subset
 from energon_nodes.combinators.tap import Tap
 from energon_nodes.combinators.watchdog import Watchdog
 from energon_nodes.combinators.with_keys import WithKeys
@@ -82,11 +81,13 @@ if TYPE_CHECKING:
     from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.problems import Problem
     from energon_nodes.recipes.write import write
+    from energon_nodes.samples.cache_pool import CachePool, cache_pool
     from energon_nodes.samples.collate import Collate, collate
     from energon_nodes.samples.concat_tokens import ConcatTokens, concat_tokens
     from energon_nodes.samples.cookers import Cooker, basic_sample_keys, cooker
     from energon_nodes.samples.decode import Decoder
     from energon_nodes.samples.field_map import FieldMap
+    from energon_nodes.samples.lazy import Lazy, resolve
     from energon_nodes.samples.packed import PackedTokens
     from energon_nodes.samples.padding import Pad
     from energon_nodes.samples.sample import CrudeSample, Sample
@@ -112,6 +113,7 @@ __all__ = [
     "Batch",
     "Blend",
     "Buffer",
+    "CachePool",
     "CaptioningSample",
     "Collate",
     "CollectGarbage",
@@ -140,6 +142,7 @@ __all__ = [
     "Join",
     "Jsonl",
     "Key",
+    "Lazy",
     "Limit",
     "Loader",
     "Log",
@@ -190,6 +193,7 @@ __all__ = [
     "blend",
     "blend_epochized",
     "buffer",
+    "cache_pool",
     "collate",
     "concat",
     "concat_tokens",
@@ -209,13 +213,13 @@ __all__ = [
     "pack_lengths",
     "register_encoder",
     "registered_nodes",
+    "resolve",
     "scatter_state",
     "scratch",
     "shards",
     "shared",
     "state",
     "store",
-    "subset",
     "tuning",
     "wrap",
     "write",
@@ -238,6 +242,8 @@ _LATER = {
     "lint": "energon_nodes.recipes.lint",
     "Problem": "energon_nodes.recipes.problems",
     "write": "energon_nodes.recipes.write",
+    "CachePool": "energon_nodes.samples.cache_pool",
+    "cache_pool": "energon_nodes.samples.cache_pool",
     "Collate": "energon_nodes.samples.collate",
     "collate": "energon_nodes.samples.collate",
     "Cooker": "energon_nodes.samples.cookers",
@@ -245,6 +251,8 @@ _LATER = {
     "cooker": "energon_nodes.samples.cookers",
     "Decoder": "energon_nodes.samples.decode",
     "FieldMap": "energon_nodes.samples.field_map",
+    "Lazy": "energon_nodes.samples.lazy",
+    "resolve": "energon_nodes.samples.lazy",
     "ConcatTokens": "energon_nodes.samples.concat_tokens",
     "PackedTokens": "energon_nodes.samples.packed",
     "concat_tokens": "energon_nodes.samples.concat_tokens",
@@ -272,8 +280,10 @@ _LATER = {
 }
 
 add_lazy_verb("cook", "energon_nodes.combinators.cook")
+add_lazy_verb("subset", "energon_nodes.combinators.subset")
 add_lazy_verb("tag", "energon_nodes.combinators.tag")
 add_lazy_verb("decode", "energon_nodes.combinators.decode")
+add_lazy_verb("resolve", "energon_nodes.combinators.resolve")
 add_lazy_verb("dataset", "energon_nodes.loading.dataset")
 add_lazy_verb("loader", "energon_nodes.loading.loader")
 

@@ -19,11 +19,12 @@ __all__ = ["Cooking", "StatefulCooking", "cooking"]
 _MOST_DATASETS = 10_000  # whose choices are kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Bound:
     """A cooker, and what its function is called with."""
 
     cooker: Cooker[Any]
+    test: Callable[[Any], bool] | None  # of a sample; None for all
     stores: dict[str, Any]
     draws: bool
     gives_many: bool
@@ -69,7 +70,7 @@ class Cooking:
     def __call__(self, sample: Any, rng: Any = None) -> Any:
         """Return what the first cooker that matches makes of the sample: an iterable if `gives_many`."""
         for each in self._candidates(_subflavors(sample)):
-            if each.cooker.matches_sample(sample):
+            if each.test is None or each.test(sample):
                 made = each.call(sample, rng)
                 return (made,) if self.gives_many and not each.gives_many else made
         raise self._no_cooker(sample)
@@ -209,7 +210,8 @@ def _bind(cooker: Cooker[Any], offered: Mapping[str, Any], rng: Rng) -> _Bound:
         if name not in offered:
             raise TypeError(_not_offered(fn, f"is marked with need_{name}=True", name, offered, rng))
         stores[name] = offered[name]
-    return _Bound(cooker, stores, draws, is_generator_function(fn) or is_generator_function(inspect.unwrap(fn)))
+    test = cooker.matches_sample if cooker.has_parts or cooker.where is not None else None
+    return _Bound(cooker, test, stores, draws, is_generator_function(fn) or is_generator_function(inspect.unwrap(fn)))
 
 
 def _not_offered(fn: Any, asks: str, name: str, offered: Mapping[str, Any], rng: Rng) -> str:
@@ -230,6 +232,6 @@ def _name(fn: Any) -> str:
 
 
 def _subflavors(sample: Any) -> Mapping[str, Any]:
-    if isinstance(sample, Mapping):
+    if isinstance(sample, dict) or isinstance(sample, Mapping):  # the first is told quickly
         return cast("Mapping[str, Any]", sample).get("__subflavors__") or {}
     return getattr(sample, "__subflavors__", None) or {}

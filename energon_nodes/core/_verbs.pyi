@@ -461,6 +461,9 @@ class Verbs(Generic[T]):
     def repeat(self: Verbs[X], n: float | None = None) -> Node[X]:
         """Go through the source `n` times, or without end."""
 
+    def resolve(self: Verbs[Any], *, on_error: ErrorPolicy | None = None) -> Node[Any]:
+        """Replace the lazy values in samples by what they stand for."""
+
     def shuffle(self: Verbs[X], size: int, *, seed: int | None = None) -> Node[X]:
         """Draw at random from a buffer of `size` elements."""
 
