@@ -1,8 +1,12 @@
 """The programs in examples/ run as they are."""
 
+import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -24,5 +28,30 @@ def test_the_quickstart_finds_every_batch_after_the_resume_equal() -> None:
     assert "missing" not in output
 
 
-def test_the_quickstart_explains_itself() -> None:
-    assert "resume" in run(str(EXAMPLES / "quickstart.py"), "--help")
+@pytest.mark.parametrize(
+    ("example", "packed", "resumed"),
+    [("interleaved.py", "320 documents in ", "packs, the same"), ("captions.py", " in 60 packs", "batches, the same")],
+)
+def test_an_example_goes_on_exactly_with_any_number_of_workers(example: str, packed: str, resumed: str) -> None:
+    output = run(str(EXAMPLES / example))
+    assert packed in output
+    assert output.count(resumed) == 2  # with one worker and with none
+    assert "\nexact, " in output
+
+
+@pytest.mark.parametrize("example", ["interleaved.py", "captions.py"])
+def test_an_example_would_notice_another_pixel(example: str, tmp_path: Path) -> None:
+    """What is compared after the resume is a digest; one that left something out would compare nothing."""
+    program = runpy.run_path(str(EXAMPLES / example), run_name="example")
+    program["write_data"](tmp_path / "data")
+    pack = next(program["build"](tmp_path / "data"))
+    before = program["digest"](pack)
+    patches = pack["patches"] if isinstance(pack, dict) else pack.extra["patches"][0][0]
+    patches[0, 0, 0, 0] ^= 1
+    assert program["digest"](pack) != before
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_an_example_explains_itself(example: str) -> None:
+    program = ast.parse((EXAMPLES / example).read_text(encoding="utf-8"))
+    assert (ast.get_docstring(program) or "nothing").splitlines()[0] in run(str(EXAMPLES / example), "--help")
