@@ -85,15 +85,19 @@ class Ratios:
         return {part: share / total for part, share in shares.items()}
 
     def divide(self, shards: Sequence[str]) -> Split:
-        """Return the split: the end of each part is the exact one, rounded to a whole shard (a half is rounded up)."""
+        """Return the split: a part ends at the last whole shard before its exact end, as Megatron-Energon has it.
+
+        Where this leaves nothing for the largest part, as with a single shard, each shard goes where most is missing.
+        """
         parts: dict[str, list[str]] = {}
         reached, begin = Fraction(0), 0
         for part, share in self._shares.items():
             reached += share
-            end = int(reached * len(shards) + Fraction(1, 2))
+            end = int(reached * len(shards))
             parts[part] = list(shards[begin:end])
             begin = end
-        return Split(parts)
+        largest = max(self._shares, key=self._shares.__getitem__)
+        return Split(parts) if parts[largest] else self.extend(Split({part: [] for part in parts}), shards)
 
     def extend(self, split: Split, shards: Sequence[str]) -> Split:
         """Return a split with further shards, each put where most is missing."""

@@ -86,6 +86,11 @@ def theirs(folder: Path, config: str) -> list[Any]:
 
 def assert_same(folder: Path, config: str, text: str) -> None:
     (folder / ".nv-meta" / config).write_text(text)
+    assert_samples_are_same(folder, config)
+
+
+def assert_samples_are_same(folder: Path, config: str) -> None:
+    """Compare the six samples that both sides make as a dataset file says."""
     expected, got = theirs(folder, config), list(en.dataset(folder, split="train", dataset_config=config, trust=True))
     assert len(expected) == 6
     for other, mine in zip(expected, got, strict=True):

@@ -23,10 +23,10 @@ TEN = [f"part_{number:02d}.tar" for number in range(10)]
         ("0.7,0.2,0.1", [7, 2, 1]),
         ((8, 1, 1), [8, 1, 1]),
         ("1,0,0", [10, 0, 0]),
-        ("1,1,1", [3, 4, 3]),
+        ("1,1,1", [3, 3, 4]),
         ((0.1, 0.2, 0.7), [1, 2, 7]),
         ("0, 0, 5", [0, 0, 10]),
-        ((Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)), [3, 4, 3]),
+        ((Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)), [3, 3, 4]),
     ],
 )
 def test_ratios_divide_ten_shards(ratios: object, counts: list[int]) -> None:
@@ -50,8 +50,13 @@ def test_no_shard_is_lost_and_none_is_in_two_parts(shares: list[float], count: i
         assert abs(len(part) - Fraction(str(share)) / total * count) <= 1
 
 
-def test_a_single_shard_goes_to_the_largest_part() -> None:
+def test_the_largest_part_is_never_left_empty() -> None:
     assert Ratios({"train": 8, "val": 1, "test": 1}).divide(["0.tar"]).counts == {"train": 1, "val": 0, "test": 0}
+    assert Ratios({"a": 1, "b": 1, "c": 1}).divide(["0.tar", "1.tar"]).parts == {
+        "a": ["0.tar"],
+        "b": ["1.tar"],
+        "c": [],
+    }
 
 
 def test_further_shards_go_where_most_is_missing() -> None:
