@@ -12,6 +12,7 @@ from energon_nodes.cli.printing import columns, plain_text, readable_size
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.prepare import prepare as prepare_dataset
 from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
+from energon_nodes.recipes.summary import summarize
 from energon_nodes.storage import paths
 from energon_nodes.storage.metadata import META_FOLDER
 
@@ -78,12 +79,6 @@ def prepare(path: str, progress: bool | None, yes: bool, **options: Any) -> None
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from error
     _show(prepared, choices)
-    if choices.media is not None:
-        from energon_nodes.recipes.prepare_media import prepare_media
-
-        click.echo(
-            plain_text(str(prepare_media(path, media=choices.media, workers=choices.workers, progress=progress)))
-        )
 
 
 def _choices(path: str, options: dict[str, Any]) -> Choices:
@@ -127,6 +122,8 @@ def _show(prepared: Prepared, choices: Choices) -> None:
     shown = [f"{part} {count:,}" for part, count in list(prepared.parts.items())[:_SHOWN]]
     more = f", and {len(prepared.parts) - _SHOWN} more" if len(prepared.parts) > _SHOWN else ""
     click.echo(f"  samples with parts: {plain_text(', '.join(shown))}{more}")
+    if choices.media is not None:
+        click.echo(f"  media metadata: {summarize(prepared.path, parts=False).media:,} entries")
     for warning in prepared.warnings:
         click.echo(f"{click.style('warning', fg='yellow')}: {plain_text(warning)}", err=True)
     if META_FOLDER in "".join(prepared.written) and not prepared.duplicates:

@@ -78,6 +78,7 @@ class Choices:
             "part_filter": self.part_filter,
             "subflavors": self.subflavors,
             "dataset_yaml": self.dataset_yaml,
+            "media": self.media,
             "update": self.update,
             "overwrite": self.overwrite,
             "index_only": self.index_only,

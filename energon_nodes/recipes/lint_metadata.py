@@ -17,6 +17,8 @@ from energon_nodes.recipes.problems import Problem
 from energon_nodes.storage import paths
 from energon_nodes.storage.dataset_config import read_dataset_config
 from energon_nodes.storage.discovery import SUFFIXES
+from energon_nodes.storage.key_lookup import read_footer
+from energon_nodes.storage.key_table import KEYS_FILE, belongs_to
 from energon_nodes.storage.metadata import META_FOLDER, Info, expand, info_file, read_info, split_file
 from energon_nodes.storage.splits import read_lists
 
@@ -79,7 +81,7 @@ def check_metadata(
             yield Problem("unlisted-shard", f"it lies in the folder, and {info_file(root)} does not list it", name)
     yield from _check_split(root, info, metadata, split_config)
     yield from _check_dataset_config(root, metadata, dataset_config, trust)
-    yield from _check_sqlite(root, len(info.shard_counts), metadata)
+    yield from _check_sqlite(root, info, metadata)
 
 
 def read_split_lists(root: str, config: str | None) -> tuple[dict[str, list[str]], list[str]]:
@@ -167,7 +169,20 @@ def _check_dataset_config(root: str, metadata: Metadata, config: str | None, tru
         metadata.make = None if read.crude else make
 
 
-def _check_sqlite(root: str, shards: int, metadata: Metadata) -> Iterator[Problem]:
+def _check_key_table(root: str, info: Info) -> Iterator[Problem]:
+    path = paths.join(root, f"{META_FOLDER}/{KEYS_FILE}")
+    if not paths.exists(path):  # it is made at the first lookup
+        return
+    with open(path, "rb") as file:
+        footer = read_footer(file.fileno())
+    if footer is None:
+        yield Problem("stale-key-table", f"{path} is not whole")
+    elif footer.get("belongs_to") != belongs_to(root, info):
+        yield Problem("stale-key-table", f"{path} was made from another index.sqlite")
+
+
+def _check_sqlite(root: str, info: Info, metadata: Metadata) -> Iterator[Problem]:
+    shards = len(info.shard_counts)
     path = paths.join(root, f"{META_FOLDER}/index.sqlite")
     if not paths.exists(path):
         yield Problem("missing-sqlite", f"{path} does not exist")
@@ -186,5 +201,6 @@ def _check_sqlite(root: str, shards: int, metadata: Metadata) -> Iterator[Proble
         yield Problem("stale-sqlite", f"{path} cannot be read: {error}")
         return
     metadata.sqlite = path
+    yield from _check_key_table(root, info)
     if row is not None:
         yield Problem("stale-sqlite", f"{path} has rows of shard number {row[0]}, and there are {shards} shards")

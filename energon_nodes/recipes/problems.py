@@ -72,6 +72,9 @@ KINDS: dict[str, Kind] = {
         "warning", "there is no index.sqlite, so samples cannot be looked up by key", f"{_AGAIN}; training needs none"
     ),
     "stale-sqlite": Kind("error", "index.sqlite disagrees with the data", f"{_AGAIN} (`--index-only`)"),
+    "stale-key-table": Kind(
+        "warning", "the table for lookup by key is damaged or of another index", "remove it: it is made again"
+    ),
     "bad-uuid": Kind("warning", "index.uuid is missing or no UUID", f"{_AGAIN} (`--index-only`)"),
     # Metadata
     "bad-metadata": Kind("error", "a metadata file cannot be used", "correct the file, or prepare the dataset again"),

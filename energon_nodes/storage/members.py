@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from energon_nodes.storage import paths
 from energon_nodes.storage.scan import refuse_compressed
 from energon_nodes.storage.tar import BLOCK, NO_END, Member, TarError, next_member
+from energon_nodes.storage.walk import Members, walk
 from energon_nodes.storage.window import Window
 
 __all__ = ["walk_members"]
@@ -39,14 +40,25 @@ def walk_members(path: str, offset: int = 0) -> Iterator[Member]:
     size = paths.size(path)
     window = Window(path)
     refuse_compressed(window.read(0, BLOCK))
+    for entry in walk(window, size) if offset == 0 else _one_by_one(window, offset):
+        if isinstance(entry, Members):
+            starts, payloads, sizes = entry.starts.tolist(), entry.payloads.tolist(), entry.sizes.tolist()
+            stops = [*starts[1:], entry.stop]
+            for name, start, payload, length, stop in zip(entry.names, starts, payloads, sizes, stops, strict=True):
+                yield Member("file", name, start, payload, length, stop)
+            continue
+        if entry.kind == "end":
+            return
+        if entry.payload + entry.size > size:
+            inside = f"inside {entry.name!r} of {entry.size} bytes"
+            raise TarError(entry.payload, f"the file ends at byte {size}, {inside}")
+        yield entry
+        if entry.stop > size:
+            raise TarError(size, NO_END)
+
+
+def _one_by_one(window: Window, offset: int) -> Iterator[Member]:
     while True:
         member = next_member(window.read, offset)
-        if member.kind == "end":
-            return
-        if member.payload + member.size > size:
-            inside = f"inside {member.name!r} of {member.size} bytes"
-            raise TarError(member.payload, f"the file ends at byte {size}, {inside}")
         yield member
         offset = member.stop
-        if offset > size:
-            raise TarError(size, NO_END)

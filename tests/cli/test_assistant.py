@@ -25,7 +25,11 @@ def folder(tmp_path: Path) -> Path:
         members = []
         for key in (f"{number}a", f"{number}b"):
             more = json.dumps({"title": f"title of {key}", "boxes": [[1, 2]]}).encode()
-            members += [(f"{key}.png", png((9, 9, 9))), (f"{key}.txt", f"text of {key}".encode()), (f"{key}.json", more)]
+            members += [
+                (f"{key}.png", png((9, 9, 9))),
+                (f"{key}.txt", f"text of {key}".encode()),
+                (f"{key}.json", more),
+            ]
         write_tar(tmp_path / "data" / f"{number}.tar", members)
     return tmp_path / "data"
 
@@ -110,7 +114,7 @@ def test_wrong_answers_are_explained_and_asked_again(folder: Path):
         "it has no part 'pgn'; did you mean 'png'?",
         "opens and closes brackets unevenly",
         "invalid input",
-        "20 pictures",
+        "20 entries",
     ):
         assert text in seen, text
     assert json.loads(run("info", folder, "--json").output)["splits"]["val"]["shards"] == 2

@@ -116,7 +116,7 @@ def test_damaged_shards_are_errors_and_nothing_is_written(folder: Path):
 
 
 def test_media_metadata_are_stored_while_preparing_and_later(folder: Path, tmp_path: Path):
-    assert "20 pictures" in run("prepare", folder, "--media", "extension").output
+    assert "20 entries" in run("prepare", folder, "--media", "extension").output
     assert en.store(folder).media("0a.png")["width"] == 4
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -182,6 +182,8 @@ def test_choices_are_a_command_line_that_makes_the_same_choices(folder: Path, mo
         workers=1,
     )
     seen: list[Choices] = []
-    monkeypatch.setattr("energon_nodes.cli.prepare._run", lambda made, progress: seen.append(made) or en.prepare(folder))
+    monkeypatch.setattr(
+        "energon_nodes.cli.prepare._run", lambda made, progress: seen.append(made) or en.prepare(folder)
+    )
     run(*shlex.split(choices.command())[1:])
     assert seen == [choices]

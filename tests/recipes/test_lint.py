@@ -279,6 +279,21 @@ def test_metadata_and_data_out_of_step_are_found(tmp_path: Path, damage: Callabl
     assert codes(tmp_path) == expected
 
 
+def test_a_key_table_of_another_index_or_cut_short_is_found(tmp_path: Path):
+    write_tar(tmp_path / "0.tar", samples_of(0, 4))
+    en.prepare(tmp_path)
+    assert en.lint(tmp_path) == []
+    table = tmp_path / ".nv-meta" / "keys.table"
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-9])
+    assert codes(tmp_path) == ["stale-key-table"]
+    write_tar(tmp_path / "1.tar", samples_of(4, 8))
+    en.prepare(tmp_path, update=True)
+    assert en.lint(tmp_path) == []
+    table.write_bytes(whole)
+    assert codes(tmp_path) == ["stale-key-table"]
+
+
 def test_a_shard_that_was_written_anew_is_out_of_step_everywhere(tmp_path: Path):
     sound(tmp_path)
     write_tar(tmp_path / "1.tar", samples_of(30, 37))
