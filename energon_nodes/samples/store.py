@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from energon_nodes.core.errors import NotInStoreError
 from energon_nodes.samples.decode import Decoder
+from energon_nodes.samples.lazy import Lazy, check_notable, live_store, note_source, remember_store
 from energon_nodes.samples.sample import Sample
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.entries import open_entries
 from energon_nodes.storage.media_table import MediaTable
 from energon_nodes.storage.provenance import Source
+
+if TYPE_CHECKING:
+    from energon_nodes.samples.cache_pool import CachePool
 
 __all__ = ["Store", "store"]
 
@@ -36,8 +41,9 @@ class Store:
     def __init__(self, path: PathLike, decode: Decoder | None = None) -> None:
         self.entries = open_entries(path)
         self.decode = decode
-        self._path = path
+        self.given = path
         self._read = self.entries.read
+        remember_store(self)
 
     @property
     def path(self) -> str:
@@ -48,8 +54,13 @@ class Store:
         shown = f", decode={self.decode!r}" if self.decode is not None else ""
         return f"Store({self.path!r}{shown})"
 
+    @cached_property
+    def identity(self) -> tuple[str, str, str]:
+        """What is equal for stores that give the same: how names are understood, the path, how files are decoded."""
+        return type(self.entries).__name__, self.path, repr(self.decode)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (self._path, self.decode)
+        return _reopened, (self.given, self.decode)
 
     def __getitem__(self, name: str) -> Any:
         """Read a file.
@@ -67,7 +78,7 @@ class Store:
             OSError: The file cannot be read.
         """
         data = self._read(name)
-        return data if self.decode is None else self._decoded(name, data)
+        return data if self.decode is None else self.decoded(name, data)
 
     def get(self, name: str, sample: Any) -> Any:
         """Read a file for a sample, and note in its `__sources__` where the file came from.
@@ -83,22 +94,14 @@ class Store:
             TypeError: The sample has no `__sources__` that could be set.
             NotInStoreError: See `store[name]`, also for the other errors.
         """
-        if not isinstance(sample, dict | Sample):
-            kind = cast("type[Any]", type(sample))
-            raise TypeError(f"store.get notes the source in a dict or a Sample, got a {kind.__name__}")
-        fields = cast("dict[str, Any]", sample) if isinstance(sample, dict) else None
+        check_notable("store.get", sample)
         if name[:1] == ".":
-            key: object = cast("Sample", sample).__key__ if fields is None else fields.get("__key__")
+            key: object = sample.__key__ if isinstance(sample, Sample) else sample.get("__key__")
             if not isinstance(key, str):
                 raise TypeError(f"the name {name!r} goes behind the key of the sample, whose __key__ is {key!r}")
             name = key + name
         value = self[name]
-        source = Source(self.path, name, self.entries.shard_of(name), (name,))
-        if fields is None:
-            typed = cast("Sample", sample)
-            typed.__sources__ = (*(typed.__sources__ or ()), source)
-        else:
-            fields["__sources__"] = (*(fields.get("__sources__") or ()), source)
+        note_source(sample, self.source_of(name))
         return value
 
     def get_many(self, names: Sequence[str]) -> list[Any]:
@@ -116,7 +119,23 @@ class Store:
         found = self.entries.read_many(names)
         if self.decode is None:
             return cast("list[Any]", found)
-        return [self._decoded(name, data) for name, data in zip(names, found, strict=True)]
+        return [self.decoded(name, data) for name, data in zip(names, found, strict=True)]
+
+    def lazy(self, name: str, *, cache: CachePool | None = None) -> Lazy:
+        """Return a small value that stands for a file, which is read when its `get` is called.
+
+        Args:
+            name: As for `store[name]`. Whether there is such a file shows when it is read.
+            cache: A pool that fetches the file in the meantime.
+
+        Returns:
+            The lazy value; `resolve` replaces those in a sample.
+        """
+        return Lazy(self, name) if cache is None else cache.lazy(self, name)
+
+    def source_of(self, name: str) -> Source:
+        """Return where a file comes from, as `get` notes it in a sample."""
+        return Source(self.path, name, self.entries.shard_of(name), (name,))
 
     def media(self, name: str) -> dict[str, Any]:
         """Return what is known about a picture, an audio or a video file, without reading it.
@@ -159,10 +178,22 @@ class Store:
     def _media(self) -> MediaTable:
         return MediaTable(self.path)
 
-    def _decoded(self, name: str, data: bytes) -> Any:
+    def decoded(self, name: str, data: bytes) -> Any:
+        """Return what `store[name]` returns if `data` are the bytes of the file."""
+        if self.decode is None:
+            return data
         key, part = self.entries.split(name)
-        assert self.decode is not None
         return self.decode({"__key__": key, part: data})[part]
+
+
+_recent: deque[Store] = deque(maxlen=16)  # came with elements from other processes; the next element needs it again
+
+
+def _reopened(path: PathLike, decode: Decoder | None) -> Store:
+    found = live_store(path, decode) or Store(path, decode)
+    if found not in _recent:
+        _recent.append(found)
+    return found
 
 
 def store(path: PathLike, *, decode: Decoder | bool | None = None, trust: bool = False) -> Store:
