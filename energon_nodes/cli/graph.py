@@ -55,7 +55,7 @@ def _is_dataset(target: str) -> bool:
 
 def _of_dataset(path: str, split: str | None, dataset_config: str | None, trust: bool) -> Node[Any]:
     if not paths.exists(path):
-        raise click.ClickException(f"{path} does not exist; a pipeline in Python is written package.module:name")
+        raise PipelineError(f"{path} does not exist; a pipeline in Python is written package.module:name")
     from energon_nodes.recipes.datasets import dataset
 
     return dataset(path, split=split, dataset_config=dataset_config, trust=trust)
