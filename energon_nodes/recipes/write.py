@@ -14,12 +14,14 @@ from energon_nodes.core.node import Node
 from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.loading.loader import loader as make_loader
 from energon_nodes.recipes.prepare import prepare as prepare_dataset
+from energon_nodes.recipes.prepare_types import sample_file
 from energon_nodes.recipes.prepared import Prepared
 from energon_nodes.recipes.write_run import WriteRun
 from energon_nodes.recipes.write_state import WriteFolder, WriteState
 from energon_nodes.samples.to_parts import Encode, ToParts
 from energon_nodes.storage import paths
 from energon_nodes.storage.discovery import PathLike
+from energon_nodes.storage.splits import FromFile, parse_rule, read_lists
 from energon_nodes.storage.writing import make_folder
 
 __all__ = ["write"]
@@ -106,7 +108,7 @@ def write(
 
     Raises:
         DatasetError: The folder holds something else, or a dataset that was begun with other settings; two samples
-            have the same key; or the pipeline gives no sample.
+            have the same key; the pipeline gives no sample; or type and field map do not go together.
         SampleError: A sample cannot be written: it names the sample, the part and the reason.
         ValueError: A setting is out of its range, the pipeline has no end, or `streams` is to be given.
     """
@@ -117,6 +119,11 @@ def write(
         if given:
             raise ValueError(f"prepare=False writes no metadata, where {', '.join(given)} would go: leave it out")
     root = paths.local(folder).rstrip("/") or paths.local(folder)
+    if prepare:  # a mistake in these must not show only when all is written
+        rule = parse_rule(split)
+        if isinstance(rule, FromFile):
+            read_lists(rule.path)
+        sample_file(root, "crude" if sample_type is None else sample_type, field_map=field_map, subflavors=subflavors)
     to_parts = ToParts(encode, key, quality)
     loader = make_loader(
         Map(pipeline, to_parts),

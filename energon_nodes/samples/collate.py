@@ -71,6 +71,8 @@ class Collate:
     into: type[Any] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rules, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Collate needs rules as a mapping, got {self.rules!r}: write collate=Collate() or collate")
         for name, rule in {**(self.rules or {}), "default": self.default}.items():
             if not isinstance(name, str | type):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"a rule belongs to the name of a field or to a type, got {name!r}")

@@ -114,6 +114,8 @@ class FieldMap(Generic[S]):
         self, sample_type: type[S], fields: Mapping[str, str], subflavors: Mapping[str, Any] | None = None
     ) -> None:
         self._typed = Typed(sample_type, subflavors)
+        if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DatasetError(f"a field map is a mapping such as {{'text': 'txt'}}, got {fields!r}")
         for name, text in fields.items():
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DatasetError(f"the access of field {name!r} must be text, got {text!r}; put it in quotes")

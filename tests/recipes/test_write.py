@@ -242,6 +242,26 @@ def test_settings_out_of_range_are_refused_before_anything_is_written(
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "8,2"}, "three numbers"),
+        ({"split": "none.yaml"}, "none.yaml does not exist"),
+        ({"sample_type": "TextSampl", "field_map": {"text": "txt"}}, "did you mean 'TextSample'"),
+        ({"sample_type": "TextSample"}, "needs either a field_map"),
+        ({"sample_type": "TextSample", "field_map": {"txt": "txt"}}, "no field 'txt'; did you mean 'text'"),
+        ({"field_map": {"text": "txt"}}, "crude samples have no fields"),
+        ({"subflavors": {"of": object()}}, "subflavors need plain data"),
+    ],
+)
+def test_a_mistake_in_the_metadata_shows_before_anything_is_written(
+    tmp_path: Path, options: dict[str, Any], message: str
+):
+    with pytest.raises((ValueError, DatasetError), match=message):
+        en.write(samples(), tmp_path / "out", **options)
+    assert names(tmp_path) == []
+
+
 def test_a_pipeline_without_end_or_without_samples_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"has no end.*limit\(n\)"):
         en.write(samples().repeat(), tmp_path / "out")

@@ -292,6 +292,7 @@ def test_an_error_in_a_rule_of_the_user_says_which_field():
         ({"rules": {"x": "padd"}}, "the rule of 'x' must be 'pad', 'stack', 'list', a Pad or a function"),
         ({"rules": {1: "pad"}}, "a rule belongs to the name of a field or to a type, got 1"),
         ({"default": None}, "the rule of 'default' must be"),
+        ({"rules": [1, 2]}, "write collate=Collate() or collate"),  # as batch(2, collate=Collate) does
         ({"into": int}, "into must be a dataclass, a named tuple or dict"),
     ],
 )

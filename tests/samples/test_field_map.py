@@ -164,6 +164,11 @@ def test_access_that_is_not_text_says_how_to_write_it():
         en.FieldMap(en.TextSample, {"text": 1})
 
 
+def test_a_field_map_that_is_no_mapping_is_refused():
+    with pytest.raises(DatasetError, match=r"a field map is a mapping such as {'text': 'txt'}, got 'text=txt'"):
+        en.FieldMap(en.TextSample, "text=txt")
+
+
 @pytest.mark.parametrize("kind", [dict, namedtuple("Pair", "a b"), "TextSample", en.TextSample(__key__="a", text="t")])
 def test_what_is_no_dataclass_is_no_sample_type(kind):
     with pytest.raises(DatasetError, match="a sample type must be a dataclass"):
