@@ -94,8 +94,9 @@ def hundred(root: Path) -> Path:
         for number, tar in enumerate(shards_of(one_of_hundred(root))):
             small = folder / f"{number:03d}"
             small.mkdir()
-            os.link(tar, small / tar.name)
-            prepare(small)
+            for path in (tar, tar.with_suffix(".tar.idx")):
+                os.link(path, small / path.name)
+            prepare(small, index_exists=True)
 
     return made(root / "hundred", write)
 
