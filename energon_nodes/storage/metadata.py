@@ -125,8 +125,8 @@ def info_file(root: str) -> str:
         if paths.exists(_meta(root, name)):
             return _meta(root, name)
     raise DatasetError(
-        f"{root} is not a prepared dataset: it has no {META_FOLDER}/.info.json "
-        "(prepare it, or read its shards without a split)"
+        f"{root} is not a prepared dataset: it has no {META_FOLDER}/.info.json (correct the path, prepare it with "
+        "energon_nodes.prepare, or read its shards with energon_nodes.shards, without a split)"
     )
 
 

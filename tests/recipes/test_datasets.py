@@ -231,7 +231,7 @@ def test_a_dataset_file_that_cannot_work_is_refused_and_named(tmp_path, config, 
 
 
 def test_what_was_never_prepared_is_refused_with_the_way_out(tmp_path):
-    with pytest.raises(DatasetError, match=r"is not a prepared dataset.*prepare it, or read its shards"):
+    with pytest.raises(DatasetError, match=r"is not a prepared dataset.*prepare it with .*, or read its shards with"):
         en.dataset(tmp_path)
 
 
