@@ -5,6 +5,9 @@ installs is held to tested versions, by `constraints.txt` or, for `bench`, by a 
 the newest torch.
 """
 
+import os
+import shutil
+
 import nox
 
 nox.needs_version = ">=2025.2"
@@ -26,6 +29,18 @@ def project(session: nox.Session, extra: str) -> None:
 def requirements(extra: str) -> list[str]:
     """Return what an extra asks for, to install it without the package and so without torch."""
     return nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"][extra]
+
+
+def browser(session: nox.Session) -> None:
+    """Install the browser that the preview page is tested in, where that can be done."""
+    if shutil.which("chromium") and shutil.which("chromedriver"):
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        packages = ("chromium", "chromium-driver")
+        session.run("apt-get", "update", "-qq", external=True, silent=True)
+        session.run("apt-get", "install", "-y", "-qq", *packages, external=True, silent=True)
+    else:
+        session.warn("the tests of the preview page need chromium and chromedriver on the PATH")
 
 
 @nox.session
@@ -55,6 +70,7 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests, doctests and the code blocks of the documentation; arguments go to pytest."""
     project(session, "tests")
+    browser(session)
     # Two processes, however many cores there are: some tests start four workers of their own.
     session.run("pytest", "--ignore=tests/interop", *(session.posargs or ["-n", "2", "--dist", "worksteal"]))
 

@@ -14,7 +14,11 @@ import click
 from energon_nodes.core.errors import EnergonNodesError
 from energon_nodes.core.node import Node
 from energon_nodes.core.spelling import did_you_mean
+from energon_nodes.recipes.datasets import dataset
+from energon_nodes.sources.jsonl import jsonl
+from energon_nodes.sources.shards import shards
 from energon_nodes.storage import paths
+from energon_nodes.storage.metadata import is_prepared
 
 __all__ = ["graph"]
 
@@ -30,7 +34,7 @@ def graph(target: str, mermaid: bool, split: str | None, dataset_config: str | N
 
     TARGET is a pipeline in Python, written package.module:name or file.py:name; the name stands for a pipeline or for
     a function without arguments that returns one. It is imported, and so its code runs. Or TARGET is a prepared
-    dataset; then the nodes are those that en.dataset would make.
+    dataset, a folder of tars or a .jsonl file; then the nodes are those of en.dataset, en.shards or en.jsonl.
 
     \b
     Examples:
@@ -56,8 +60,10 @@ def _is_dataset(target: str) -> bool:
 def _of_dataset(path: str, split: str | None, dataset_config: str | None, trust: bool) -> Node[Any]:
     if not paths.exists(path):
         raise PipelineError(f"{path} does not exist; a pipeline in Python is written package.module:name")
-    from energon_nodes.recipes.datasets import dataset
-
+    if path.endswith(".jsonl") or not is_prepared(path.rstrip("/")):
+        if split is not None or dataset_config is not None:
+            raise PipelineError(f"{path} was never prepared, so it has neither splits nor a dataset file")
+        return jsonl(path) if path.endswith(".jsonl") else shards(path)
     return dataset(path, split=split, dataset_config=dataset_config, trust=trust)
 
 

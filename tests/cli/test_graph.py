@@ -81,4 +81,9 @@ def test_a_dataset_shows_the_pipeline_that_reads_it(tmp_path: Path):
     lines = run("graph", tmp_path, "--split", "val").output.splitlines()
     assert lines[0].startswith("Map(fn=FieldMap(TextSample, {'text': 'txt'}))")
     assert [line.strip("─└ ").partition("(")[0] for line in lines] == ["Map", "Map", "Shards"]
+    output = run("graph", tmp_path / "0.tar").output
+    assert output.startswith("Shards(")
+    run("graph", tmp_path / "0.tar", "--split", "x", status=1)
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    assert run("graph", tmp_path / "a.jsonl").output.startswith("Jsonl(")
     assert "no split part 'x'" in run("graph", tmp_path, "--split", "x", status=1).output
