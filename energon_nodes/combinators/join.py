@@ -21,6 +21,7 @@ __all__ = ["Join", "join", "joined"]
 Y = TypeVar("Y")
 Nonmatch = Literal["error", "skip", "none"]
 _MODES = ("error", "skip", "none")
+_FIRST = 8  # so few are looked up at first: whoever waits for the first sample need not wait for hundreds
 
 
 class Join(Node[Y]):
@@ -71,11 +72,13 @@ class Join(Node[Y]):
 
     def run(self) -> Iterator[tuple[Y, Key]]:
         pairs, held, streak = self.source.pairs(), self.held, 0
+        count = min(self.ahead, _FIRST)
         while True:
             if not held:
-                held.extend(islice(pairs, self.ahead))
+                held.extend(islice(pairs, count))
                 if not held:
                     return
+                count = min(self.ahead, 4 * count)
             for samples in self._rows([value for value, _ in held], [key for _, key in held]):
                 value, key = held[0]
                 try:
