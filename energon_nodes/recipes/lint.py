@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
@@ -21,6 +20,7 @@ from energon_nodes.recipes.problems import Problem
 from energon_nodes.storage import paths
 from energon_nodes.storage.discovery import PathLike, find_shards
 from energon_nodes.storage.metadata import is_prepared
+from energon_nodes.storage.subprocesses import Subprocesses
 
 __all__ = ["find_problems", "lint"]
 
@@ -64,7 +64,8 @@ def lint(
         trust: Run Python that lies beside the data, and load pickled parts.
         dataset_config: The dataset file in `.nv-meta`; by default `dataset.yaml`.
         split_config: The split file in `.nv-meta`; by default `split.yaml`, or `split.json`.
-        workers: How many processes check shards; None takes one for each core, and this process for little data.
+        workers: How many processes check shards, or threads where code of the user is needed; None takes one for each
+            core, and this process alone for little data.
         progress: Whether a bar shows how far it is; None shows one in a terminal.
 
     Returns:
@@ -195,7 +196,9 @@ class _Work:
         if workers is None:
             workers = 1 if size < _ALONE else len(os.sched_getaffinity(0))
         self._workers = min(workers, len(tasks))
-        self._pool = ProcessPoolExecutor(self._workers, initializer=_quiet) if self._workers > 1 else None
+        self._pool: Executor | None = None
+        if self._workers > 1:
+            self._pool = (Subprocesses if _goes_to_processes(tasks[0]) else ThreadPoolExecutor)(self._workers)
 
     def __enter__(self) -> _Work:
         return self
@@ -209,27 +212,25 @@ class _Work:
             yield from map(check_shard, tasks)
             return
         left = iter(tasks)
-        running: list[Any] = []
-        names: list[str] = []
-        try:
-            while True:
-                for task in islice(left, 2 * self._workers - len(running)):
-                    running.append(self._pool.submit(check_shard, task))
-                    names.append(task.name)
-                if not running:
-                    return
-                yield running.pop(0).result()
-                names.pop(0)
-        except BrokenProcessPool as error:
-            raise WorkerError(
-                f"a process that checked one of the shards {', '.join(names)} died, perhaps for lack of memory: "
-                "try fewer workers"
-            ) from error
+        running: deque[tuple[ShardTask, Future[ShardReport]]] = deque()
+        while True:
+            for task in islice(left, 2 * self._workers - len(running)):
+                running.append((task, self._pool.submit(check_shard, task)))
+            if not running:
+                return
+            task, report = running.popleft()
+            try:
+                yield report.result()
+            except WorkerError as error:
+                error.add_note(f"while checking shard {task.name!r}")
+                raise
 
 
-def _quiet() -> None:
-    """Leave Ctrl-C to the main process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _goes_to_processes(task: ShardTask) -> bool:
+    """Return whether the quick processes, which know this library and nothing of the user's, can do a task."""
+    if task.root.startswith("memory://"):  # of this process, where no other one sees it
+        return False
+    return task.content is None or (not task.content.trust and task.content.is_own)
 
 
 def _shown(reports: Iterator[ShardReport], sizes: Sequence[int], what: str, progress: bool | None) -> Any:

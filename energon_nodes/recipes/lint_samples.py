@@ -68,6 +68,15 @@ class ContentChecks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder", Decoder(image="torchrgb8", trust=self.trust))
 
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing but this library is needed: no function and no type of the user."""
+        make: Any = self.make
+        return make is None or (
+            isinstance(make, FieldMap)
+            and cast("FieldMap[Any]", make).sample_type.__module__.startswith("energon_nodes.")
+        )
+
     def problems(self, shard: str, run: Run) -> Iterator[Problem]:
         """Check one sample.
 

@@ -114,6 +114,7 @@ class FieldMap(Generic[S]):
         self, sample_type: type[S], fields: Mapping[str, str], subflavors: Mapping[str, Any] | None = None
     ) -> None:
         self._typed = Typed(sample_type, subflavors)
+        self.sample_type = sample_type
         if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DatasetError(f"a field map is a mapping such as {{'text': 'txt'}}, got {fields!r}")
         for name, text in fields.items():

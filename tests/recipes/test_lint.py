@@ -8,6 +8,7 @@ import sqlite3
 import tarfile
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,11 @@ CAPTIONS = (
     "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
     "field_map: {image: png, caption: 'txt,json[caption]'}\n"
 )
+
+
+@dataclass(kw_only=True)
+class OfTheUser(en.Sample):
+    x: int
 
 
 def codes(path: Path | str, **settings: object) -> list[str]:
@@ -104,6 +110,28 @@ def test_several_processes_find_what_one_finds_in_the_same_order(tmp_path: Path)
     alone = en.lint(tmp_path, workers=1)
     assert len(alone) == 6 + 5 * 2
     assert en.lint(tmp_path, workers=2) == alone
+
+
+def test_types_of_the_user_and_data_in_this_process_are_checked_in_threads(tmp_path: Path):
+    for number in range(4):
+        write_tar(tmp_path / f"{number}.tar", [(f"a{number}.json", b'{"x": 1}'), (f"b{number}.json", b"{}")])
+    prepare_by_hand(tmp_path)
+    (tmp_path / ".nv-meta" / "dataset.yaml").write_text(
+        f"sample_type: {{__module__: {__name__}, __class__: OfTheUser}}\nfield_map: {{x: 'json[x]'}}\n"
+    )
+    found = [problem.key for problem in en.lint(tmp_path, workers=3) if problem.code == "missing-field"]
+    assert found == ["b0", "b1", "b2", "b3"]
+    for file in tmp_path.glob("*.tar"):
+        MemoryFileSystem().pipe(f"/lint-threads/{file.name}", file.read_bytes())
+    assert en.lint("memory://lint-threads", workers=3) == []
+
+
+def test_typed_samples_of_the_library_are_checked_in_processes(tmp_path: Path):
+    for number in range(3):
+        write_tar(tmp_path / f"{number}.tar", [(f"a{number}.json", b'{"x": "1"}'), (f"b{number}.json", b"{}")])
+    en.prepare(tmp_path, sample_type="TextSample", field_map={"text": "json[x]"})
+    found = en.lint(tmp_path, workers=2)
+    assert [(problem.code, problem.key) for problem in found] == [("missing-field", f"b{n}") for n in range(3)]
 
 
 # ---- members ---------------------------------------------------------------------------------
