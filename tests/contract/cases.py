@@ -453,6 +453,36 @@ CASES = [
         ),
         bytes_per_element=80,
     ),
+    # ---- lazy values, which wait in buffers and are read behind them
+    Case(
+        "lazy: in a shuffle",
+        lambda: numbers(shuffle=True).cook(f.with_text, aux={"texts": f.texts()}).shuffle(6).resolve(),
+        once=True,
+        total=23,
+    ),
+    Case(
+        "lazy: in packs, encoded when they are due, by way of a small pool",
+        lambda: (
+            numbers(shuffle=True)
+            .cook(f.with_text, aux={"texts": f.texts()}, cache=f.pool())
+            .shuffle(4)
+            .pack_to(30, length=f.number_and_letters, buffer_size=9, encode=en.resolve, combine=f.parts_of)
+            .shuffle(2)
+        ),
+        bytes_per_element=120,
+    ),
+    Case(
+        "lazy: saved by store and name, behind what is not pure",
+        lambda: (
+            numbers(9)
+            .cook(f.with_text, aux={"texts": f.texts()}, cache=f.pool(), pure=False)
+            .shuffle(4)
+            .resolve()
+            .map(f.fails_at_five, on_error="skip")
+        ),
+        lengths=False,
+        bytes_per_element=400,
+    ),
     # ---- several sources
     Case("concat", lambda: en.concat(numbers(5), en.items("abc"), numbers(4, shuffle=True)), once=True, total=12),
     Case("concat: with nothing between", lambda: en.concat(numbers(3), en.items([]), numbers(2)), once=True, total=5),

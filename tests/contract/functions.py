@@ -290,6 +290,31 @@ def lines(records: int = 23, damaged: bool = False) -> str:
     return str(folder)
 
 
+@functools.cache
+def texts() -> en.Store:
+    """Return a store of the files 0.txt to 22.txt."""
+    folder = Path(_folder().name, "texts")
+    folder.mkdir()
+    for number in range(23):
+        (folder / f"{number}.txt").write_text(f"text {number}")
+    return en.store(folder, decode=True)
+
+
+@functools.cache
+def pool() -> en.CachePool:
+    """Return a cache pool that is too small for what waits for it."""
+    return en.cache_pool(max_files=6, threads=2)
+
+
+def with_text(number: int, texts: en.Store, cache: en.CachePool | None = None) -> list[Any]:
+    """Put a lazy value beside a number, to be fetched by the cache if there is one."""
+    return [number, texts.lazy(f"{number}.txt", cache=cache)]
+
+
+def number_and_letters(pair: list[Any]) -> int:
+    return pair[0] + 1
+
+
 def number_of(sample: dict[str, Any]) -> int:
     return int(sample["__key__"])
 
