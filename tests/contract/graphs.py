@@ -35,11 +35,7 @@ EXACT: dict[str, Callable[[en.Node[Any], int], en.Node[Any]]] = {
     "flat_map": lambda node, n: node.flat_map(f.copies),
     "flat_map_random": lambda node, n: node.flat_map(f.scatter, rng=True),
     "flat_map_fails": lambda node, n: node.flat_map(f.fails_in_the_middle, on_error="skip"),
-    "map_generator": lambda node, n: node.map(f.copies),
-    "log": lambda node, n: node.log(n, to=f.itself),
-    "watchdog": lambda node, n: node.watchdog(60),
     "shuffle": lambda node, n: node.shuffle(n),
-    "sort_window": lambda node, n: node.sort_window(2 * n, f.digits),
     "repeat": lambda node, n: node.repeat(2),
 }
 # The same in chains whose elements depend on what a stream has.
@@ -48,8 +44,6 @@ GATHERING: dict[str, Callable[[en.Node[Any], int], en.Node[Any]]] = {
     "batch_collated": lambda node, n: node.batch(n, collate=f.total_of, drop_last=n % 2 == 0),
     "unbatch": lambda node, n: node.batch(n).unbatch(),
     "unbatch_mixed": lambda node, n: node.batch(n).shuffle(2).unbatch(),
-    "slice_window": lambda node, n: node.slice_window(n, 1 + n % 3, drop_last=n % 2 == 0),
-    "flat_map_stateful": lambda node, n: node.flat_map(f.Spread()),
     "limit": lambda node, n: node.limit(4 * n),
     "skip": lambda node, n: node.skip(n),
     "repeat_fraction": lambda node, n: node.repeat(1 + n / 4),
