@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import energon_nodes as en
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -30,7 +32,11 @@ def test_the_quickstart_finds_every_batch_after_the_resume_equal() -> None:
 
 @pytest.mark.parametrize(
     ("example", "packed", "resumed"),
-    [("interleaved.py", "320 documents in ", "packs, the same"), ("captions.py", " in 60 packs", "batches, the same")],
+    [
+        ("interleaved.py", "320 documents in ", "packs, the same"),
+        ("captions.py", " in 60 packs", "batches, the same"),
+        ("polylithic.py", " pictures came from the pool", "batches, the same"),
+    ],
 )
 def test_an_example_goes_on_exactly_with_any_number_of_workers(example: str, packed: str, resumed: str) -> None:
     output = run(str(EXAMPLES / example))
@@ -49,6 +55,16 @@ def test_an_example_would_notice_another_pixel(example: str, tmp_path: Path) -> 
     patches = pack["patches"] if isinstance(pack, dict) else pack.extra["patches"][0][0]
     patches[0, 0, 0, 0] ^= 1
     assert program["digest"](pack) != before
+
+
+def test_the_polylithic_example_would_notice_another_pixel(tmp_path: Path) -> None:
+    program = runpy.run_path(str(EXAMPLES / "polylithic.py"), run_name="example")
+    program["write_data"](tmp_path)
+    with en.cache_pool() as pool:
+        batch = next(program["build"](tmp_path, pool))
+    before = program["digest"](batch)
+    next(patches for patches in batch.extra["patches"][0] if len(patches))[0, 0, 0, 0] ^= 1
+    assert program["digest"](batch) != before
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
