@@ -77,7 +77,7 @@ def cook(
 
     Args:
         source: A node of crude samples: dicts of parts, or typed samples.
-        *cookers: Functions, and `Cooker`s for functions with conditions, in the order in which they are asked.
+        *cookers: Functions, or `Cooker` objects for functions with conditions, in the order in which they are asked.
         aux: Auxiliary stores by name, such as `{"images": energon_nodes.store(path)}`: anything that functions use.
         primary: A store over the dataset that the samples come from.
         cache: A cache pool.
