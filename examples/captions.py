@@ -118,7 +118,7 @@ def build(folder: Path) -> en.Node[en.PackedTokens]:
     pages = en.dataset(folder / "pages", shuffle=True, image=None)
     return (
         en.blend(drawings, pages, weights=[2, 1], on_end="repeat")
-        .shuffle(100)
+        .shuffle(200)
         .cook(
             en.Cooker(cook_drawing, has_subflavors={"task": "captions"}),
             en.Cooker(cook_page, has_subflavors={"task": "ocr"}),
@@ -127,7 +127,7 @@ def build(folder: Path) -> en.Node[en.PackedTokens]:
         .pack_to(
             CAPACITY,
             length=count_tokens,
-            buffer_size=100,
+            buffer_size=200,
             encode=to_tokens,
             combine=en.ConcatTokens(separator=END, pad_to=CAPACITY, pad={"tokens": END}),
         )
