@@ -94,7 +94,8 @@ def prepare(
         executor: Where shards are indexed: any `concurrent.futures.Executor`, such as the one of a Dask cluster or an
             MPI pool; the workers need this library and the shards under the same path. None takes processes of
             this machine, or none at all for a little data.
-        workers: The number of these processes; None for one per core. With an executor: how many workers that has.
+        workers: How many of these processes there may be; None for one per core. With an executor: how many workers
+            that has.
         progress: Show a bar; None shows it in a terminal.
 
     Returns:

@@ -35,14 +35,14 @@ def local_executor(root: str, total: int, workers: int | None) -> Generator[Exec
     Args:
         root: The folder of the dataset.
         total: The bytes of its shards.
-        workers: How many processes are wanted; None for one per core, and only where it pays.
+        workers: How many processes there may be; None for one per core.
 
     Yields:
         The pool.
     """
     count = workers or len(os.sched_getaffinity(0))
     in_memory = root.startswith("memory://")  # of this process, where no other one sees it
-    if (workers is None and total <= _SMALL and not paths.is_url(root)) or count == 1 or in_memory:
+    if count == 1 or in_memory or (total <= _SMALL and not paths.is_url(root)):
         yield None
         return
     pool = Subprocesses(count)

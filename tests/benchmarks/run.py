@@ -32,7 +32,9 @@ GROUPS = {
     "state": "Taking and loading state",
     "mixing": "Joining and blending",
     "packing": "Packing 100,000 documents to 2,048 tokens",
+    "lazy": "Lazy values and a cache pool",
     "startup": "Start-up and memory",
+    "prepare_speed": "Preparing data T",
 }
 PACKAGES = (
     "torch torchdata numpy pillow simplejpeg webdataset megatron-energon litdata grain array_record mosaicml-streaming"

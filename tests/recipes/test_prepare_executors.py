@@ -36,8 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put three shards into a call, so that there are many."""
+    """Put three shards into a call, so that there are many, and take processes for them."""
     monkeypatch.setattr(indexing, "_SHARDS", 3)
+    monkeypatch.setattr(indexing, "_SMALL", 0)
 
 
 @contextmanager
@@ -142,7 +143,7 @@ def test_what_is_wrong_in_other_processes_is_told_as_here(tmp_path: Path) -> Non
     (tmp_path / "3.tar").write_bytes(b"noise" * 300)
     (tmp_path / "7.tar").write_bytes((tmp_path / "7.tar").read_bytes()[:1300])
     messages: list[str] = []
-    for workers in (None, 2):
+    for workers in (1, 2):
         with pytest.raises(
             en.DatasetError, match=r"2 of 8 shards(.|\n)*3\.tar at byte 0(.|\n)*7\.tar at byte"
         ) as caught:
