@@ -26,6 +26,7 @@ from tests.benchmarks.table import Row, plain
 GROUPS = {
     "reading": "Reading data T in one process",
     "jsonl": "Reading 100,000 JSON lines in one process",
+    "lookup": "Random access to data T by name",
     "images": "Decoding JPEGs to uint8 3×224×224",
     "workers": "Two worker processes on data I",
     "node_cost": "The cost of a node",
