@@ -93,10 +93,14 @@ class ShardEntries:
         shard, offset, size = place
         path = self._paths[shard]
         handle = self._opened.get(path)
-        if handle is None:
-            return self._read_at(name, path, offset, size)
-        data = os.pread(handle.fd, size, offset)
-        return data if len(data) == size else self._read_at(name, path, offset, size)
+        if handle is not None:
+            try:
+                data = os.pread(handle.fd, size, offset)
+            except OSError:  # the long way says what is wrong
+                data = b""
+            if len(data) == size:
+                return data
+        return self._read_at(name, path, offset, size)
 
     def read_many(self, names: Sequence[str]) -> list[bytes]:
         """Return the bytes of many files, those that lie close together in one read.
@@ -123,9 +127,22 @@ class ShardEntries:
         # A place begins a new read where it lies far behind the one before, or in another shard.
         apart = places[1:, 1] - (places[:-1, 1] + places[:-1, 2])
         breaks = np.flatnonzero((places[1:, 0] != places[:-1, 0]) | (apart > _GAP)) + 1
-        numbers, listed_places = order.tolist(), places.tolist()
+        numbers: list[int] = order.tolist()
+        ordered: list[list[int]] = places.tolist()
+        opened, files, pread = self._opened, self._paths, os.pread
         for start, stop in pairwise([0, *breaks.tolist(), len(numbers)]):
-            self._read_run(names, listed_places[start:stop], numbers[start:stop], result)
+            if stop > start + 1:
+                self._read_run(names, ordered[start:stop], numbers[start:stop], result)
+                continue
+            shard, offset, size = ordered[start]
+            handle = opened.get(files[shard])
+            try:
+                data = None if handle is None else pread(handle.fd, size, offset)
+            except OSError:  # the long way says what is wrong
+                data = None
+            if data is None or len(data) != size:
+                data = self._read_at(names[numbers[start]], files[shard], offset, size)
+            result[numbers[start]] = data
         return result
 
     def _read_run(self, names: Sequence[str], places: list[list[int]], numbers: list[int], result: list[bytes]) -> None:
