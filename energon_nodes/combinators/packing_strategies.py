@@ -85,7 +85,7 @@ def pack_lengths(
         more = min(step - len(waiting), len(column) - pulled)
         waiting = np.concatenate([waiting, np.arange(pulled, pulled + more)])
         pulled += more
-        final = pulled == len(column)
+        final = pulled == len(column) if buffer_size is None else len(waiting) < step  # a full buffer may have more
         choice = choose(column[waiting], capacity, strategy, max_per_pack, kept=kept, final=final)
         chosen.append(waiting[choice.order])
         sizes.append(choice.sizes)
@@ -122,8 +122,8 @@ def choose(
     """Choose packs from a buffer of lengths; unless it is the last one, keep some of those that are not full.
 
     Up to an eighth of the packs is kept back, the emptiest, and nothing is kept back twice: an element waits for two
-    choices at most. Over a stream that raises the utilisation: the last packs of each buffer have no good company left.
-    `sequential` keeps the last pack, which may go on.
+    choices at most, and is placed before those that are new. Over a stream that raises the utilisation: the last packs
+    of each buffer have no good company left. `sequential` keeps the last pack, which may go on.
 
     Example:
         >>> choose(np.array([6, 4, 3, 9, 1]), 10, "best_fit", None)
@@ -144,11 +144,11 @@ def choose(
     """
     fits = lengths <= capacity
     if strategy == "sequential" or fits.all():
-        where = _ASSIGN[strategy](lengths, capacity, most)
+        where = _ASSIGN[strategy](lengths, capacity, most, kept)
     else:
         where = np.empty(len(lengths), np.int64)
         inside = np.flatnonzero(fits)
-        where[inside] = _ASSIGN[strategy](lengths[inside], capacity, most)
+        where[inside] = _ASSIGN[strategy](lengths[inside], capacity, most, int(np.searchsorted(inside, kept)))
         alone = np.flatnonzero(~fits)
         where[alone] = np.arange(len(alone)) + (where[inside].max(initial=-1) + 1)
     count = int(where.max()) + 1
@@ -190,58 +190,69 @@ def check_packing(
 # ---- the algorithms: lengths that fit, in; the number of the pack of each, out --------------------------------
 
 
-def _best_fit(lengths: NDArray[np.int64], capacity: int, most: int | None) -> NDArray[np.int64]:
-    """Put the longest first, each into the fullest pack that has room for it.
+def _best_fit(lengths: NDArray[np.int64], capacity: int, most: int | None, kept: int) -> NDArray[np.int64]:
+    """Put the longest first, each into the fullest pack that has room for it; those that were kept before the others.
 
     Room and number of an open pack stand in one integer, so that one sorted list finds and orders them.
     """
     codes, shift, mask = _descending(lengths, capacity)
+    if kept:
+        last = (codes & mask) >= len(lengths) - kept  # places count from the end
+        codes = np.concatenate([codes[last], codes[~last]])
     parts: list[int] = ((codes >> shift) << shift).tolist()
-    whole, least = capacity << shift, parts[-1] if parts else 0
+    whole, least = capacity << shift, int(lengths.min(initial=0)) << shift
     opened: list[int] = []
-    packs: list[int] = []
+    placed: list[int] = []
     count = 0
     held = [0] * len(parts) if most else []
+    find, put, take, place = bisect_left, insort, opened.pop, placed.append
     for part in parts:
-        at = bisect_left(opened, part)
+        at = find(opened, part)
         if at < len(opened):
-            code = opened.pop(at) - part
+            code = take(at) - part
         else:
             code = (whole | count) - part
             count += 1
-        pack = code & mask
-        packs.append(pack)
+        place(code)
         if most:
+            pack = code & mask
             held[pack] += 1
             if held[pack] == most:
                 continue
         if code >= least:
-            insort(opened, code)
-    return _at_their_places(codes & mask, packs)
+            put(opened, code)
+    return _at_their_places(codes & mask, np.array(placed, np.int64) & mask)
 
 
-def _knapsack(lengths: NDArray[np.int64], capacity: int, most: int | None) -> NDArray[np.int64]:
-    """Fill one pack after the other: with the longest that is left, then always with the longest that fits."""
+def _knapsack(lengths: NDArray[np.int64], capacity: int, most: int | None, kept: int) -> NDArray[np.int64]:
+    """Fill one pack after the other: with the longest that is left, then always with the longest that fits.
+
+    As long as there are any that were kept, a pack begins with one of them.
+    """
     codes, shift, mask = _descending(lengths, capacity)
-    left: list[int] = codes[::-1].tolist()
-    whole, most = (capacity << shift) | mask, most or len(left)
+    before = (codes[::-1] & mask) >= len(lengths) - kept  # places count from the end
+    urgent: list[int] = codes[::-1][before].tolist()
+    left: list[int] = codes[::-1][~before].tolist()
+    whole, most = (capacity << shift) | mask, most or len(lengths)
     places: list[int] = []
     packs: list[int] = []
     count = 0
-    while left:
-        room, at, held = whole, len(left), 0
-        while at and held < most:
-            code = left.pop(at - 1)
-            places.append(code & mask)
-            packs.append(count)
-            held += 1
-            room -= (code >> shift) << shift
-            at = bisect_right(left, room)
+    while left or urgent:
+        room, held = whole, 0
+        for waiting in (urgent, left) if urgent else (left,):
+            at = bisect_right(waiting, room)
+            while at and held < most:
+                code = waiting.pop(at - 1)
+                places.append(code & mask)
+                packs.append(count)
+                held += 1
+                room -= (code >> shift) << shift
+                at = bisect_right(waiting, room)
         count += 1
     return _at_their_places(np.array(places, np.int64), packs)
 
 
-def _first_fit(lengths: NDArray[np.int64], capacity: int, most: int | None) -> NDArray[np.int64]:
+def _first_fit(lengths: NDArray[np.int64], capacity: int, most: int | None, kept: int) -> NDArray[np.int64]:
     """Put each, in the order given, into the first pack with room for it.
 
     A tree over the packs holds the largest room below each of its knots; those not opened yet have all of it.
@@ -269,7 +280,7 @@ def _first_fit(lengths: NDArray[np.int64], capacity: int, most: int | None) -> N
     return np.array(packs, np.int64)
 
 
-def _sequential(lengths: NDArray[np.int64], capacity: int, most: int | None) -> NDArray[np.int64]:
+def _sequential(lengths: NDArray[np.int64], capacity: int, most: int | None, kept: int) -> NDArray[np.int64]:
     """Put each, in the order given, into the last pack, or into a new one if it does not fit."""
     packs: list[int] = []
     pack, load, held = 0, 0, 0
@@ -283,7 +294,7 @@ def _sequential(lengths: NDArray[np.int64], capacity: int, most: int | None) -> 
     return np.array(packs, np.int64)
 
 
-_Assign: TypeAlias = Callable[[NDArray[np.int64], int, int | None], NDArray[np.int64]]
+_Assign: TypeAlias = Callable[[NDArray[np.int64], int, int | None, int], NDArray[np.int64]]
 _ASSIGN: dict[str, _Assign] = {
     "best_fit": _best_fit,
     "knapsack": _knapsack,
@@ -302,7 +313,7 @@ def _descending(lengths: NDArray[np.int64], capacity: int) -> tuple[NDArray[np.i
     return codes[::-1], shift, (1 << shift) - 1
 
 
-def _at_their_places(places: NDArray[np.int64], packs: Sequence[Any]) -> NDArray[np.int64]:
+def _at_their_places(places: NDArray[np.int64], packs: Sequence[Any] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the packs in the order of the lengths; `places` count from the end."""
     where = np.empty(len(packs), np.int64)
     where[len(packs) - 1 - places] = packs

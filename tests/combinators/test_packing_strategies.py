@@ -113,6 +113,16 @@ def test_nothing_waits_for_more_than_two_choices() -> None:
     assert again.rest.tolist() == []
 
 
+@pytest.mark.parametrize("strategy", ["best_fit", "knapsack"])
+@pytest.mark.parametrize(("buffer_size", "least"), [(50, 0.985), (100, 0.99), (200, 0.99)])
+def test_small_buffers_give_no_nearly_empty_packs_before_the_end(strategy: Any, buffer_size: int, least: float) -> None:
+    lengths = np.random.default_rng(0).integers(20, 140, 6000)
+    packs = pack_lengths(lengths, 1024, strategy=strategy, buffer_size=buffer_size)
+    loads = [int(lengths[pack].sum()) for pack in packs]
+    assert sum(loads) / 1024 / len(packs) > least
+    assert min(loads[:-8]) > 512
+
+
 def test_packs_come_in_the_order_of_their_first_members() -> None:
     packs = pack_lengths(lognormal(500), 2048)
     assert [pack[0] for pack in packs] == sorted(pack[0] for pack in packs)
