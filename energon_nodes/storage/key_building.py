@@ -21,7 +21,9 @@ from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, RECORD, R
 
 __all__ = ["KeyTableWriter", "table_of", "tie"]
 
-_ROUNDS = 16  # so many parts of the hash table are made one after the other: less memory at a time
+_LEAST_ROUNDS, _MOST_ROUNDS = 16, 64  # so many parts of the hash table are made one after the other
+_IN_ROUND = 250_000  # so many keys are in one, as long as that does not take too many
+_CHUNK = 1 << 20
 _LEAST_BITS = 8
 _COPY = 1 << 20
 
@@ -31,8 +33,8 @@ Integers = NDArray[np.int64] | Sequence[int]
 class KeyTableWriter:
     """Write a key table: `add` every shard in order, then `finish`.
 
-    Of every sample 4 bytes stay in memory, beside the numbers of one call of `add` and an entry for each name of a
-    part: 10 million keys take 40 MB while they are added, and about 100 MB for a moment at the end.
+    What `add` gets goes to files; an entry for each name of a part stays in memory. `finish` takes about 20 MB for up
+    to 16 million keys, and 2 bytes for each beyond.
 
     Args:
         file: Where it is written, open for reading and writing, empty.
@@ -51,7 +53,7 @@ class KeyTableWriter:
         self._open = ExitStack()
         file.write(MAGIC)
         self._rows = self._open.enter_context(_unnamed(folder))
-        self._hashes: list[NDArray[np.uint32]] = []
+        self._hashes = self._open.enter_context(_unnamed(folder))
         self._ids = _Numbered()
         self._count = self._parts = 0
         self._numbers: dict[int, int] = {}
@@ -104,7 +106,7 @@ class KeyTableWriter:
         rows["record"] = places + self._file.tell()
         first = self._numbers.get(shard, 0)
         rows["number"] = np.arange(first, first + count) if numbers is None else numbers
-        self._hashes.append(np.fromiter(map(crc32, keys), np.uint32, count))
+        self._hashes.write(np.fromiter(map(crc32, keys), np.uint32, count).tobytes())
         self._file.write(data)
         self._rows.write(rows.tobytes())
         self._numbers[shard] = first + count
@@ -129,13 +131,16 @@ class KeyTableWriter:
             raise DatasetError(f"{self._count} samples are more than a key table can hold: divide the dataset")
         self._file.flush()
         with self._open:
-            at = {"rows": self._append(self._rows)}
+            return self._finish(belongs_to, shown)
+
+    def _finish(self, belongs_to: str, shown: int) -> list[tuple[int, int]]:
+        at = {"rows": self._append(self._rows)}
         at["names"] = self._aligned()
         names = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in self._ids)
         self._file.write(names)
         at["slots"] = self._aligned()
-        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint32)
-        self._hashes.clear()
+        self._hashes.flush()
+        hashes = np.memmap(self._hashes, np.uint32, "r") if self._count else np.empty(0, np.uint32)
         bits = max(_LEAST_BITS, min(32, (2 * self._count - 1).bit_length()))
         slots, suspects = 0, list[NDArray[np.int64]]()
         self._file.flush()
@@ -254,11 +259,12 @@ def _slots(hashes: NDArray[np.uint32], bits: int, suspects: list[NDArray[np.int6
     In the order of their hashes every row takes the first free slot from where its search begins: as one after the
     other would be put into a table, and the search finds the lowest row of a key first.
     """
-    edges = np.linspace(0, 1 << 32, _ROUNDS + 1).astype(np.int64)
+    rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, len(hashes) // _IN_ROUND))
+    edges = np.linspace(0, 1 << 32, rounds + 1).astype(np.int64)
     written = free = 0
     for low, high in pairwise(edges.tolist()):
-        rows = np.flatnonzero((hashes >= low) & (hashes < high))
-        own = hashes[rows]
+        rows = _between(hashes, low, high)
+        own = np.asarray(hashes[rows])
         order = np.argsort(own, kind="stable")
         rows, own = rows[order], own[order].astype(np.int64)
         home = np.maximum(own >> (32 - bits), free)
@@ -274,6 +280,14 @@ def _slots(hashes: NDArray[np.uint32], bits: int, suspects: list[NDArray[np.int6
         sizes = np.diff(starts, append=len(rows))
         suspects += [rows[start : start + size] for start, size in _several(starts, sizes)]
     yield np.zeros(1, np.int64)  # the last search ends here
+
+
+def _between(hashes: NDArray[np.uint32], low: int, high: int) -> NDArray[np.int64]:
+    pieces = [
+        np.flatnonzero((hashes[start : start + _CHUNK] >= low) & (hashes[start : start + _CHUNK] < high)) + start
+        for start in range(0, len(hashes), _CHUNK)
+    ]
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
 def _several(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
