@@ -115,6 +115,8 @@ class ShardEntries:
             NotInStoreError: One or more do not exist.
             ShardError: A shard cannot be read, or is not the one that was prepared.
         """
+        if not names:
+            return []
         found = locate_many(self.table, [_pair(name) for name in names])
         if (missing := np.flatnonzero(found[:, 0] < 0)).size:
             raise self._missing([names[number] for number in missing.tolist()])
