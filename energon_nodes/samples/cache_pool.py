@@ -168,6 +168,7 @@ class CachePool:
         if fetcher is None:
             return store.entries.read(name)
         file = _file_of(store, name)
+        ticket = ticket or fetcher.join(file)  # another sample may wait for the same file
         data = fetcher.take(ticket) if ticket is not None else None
         if data is None:
             data = fetcher.read(file)

@@ -71,6 +71,7 @@ class Fetcher:
         self._threads: list[threading.Thread] = []
         self._running = 0
         self._closing = self.left = False
+        self._leaving = threading.Lock()  # whoever gets it leaves the folder; nobody waits for it
 
     # ---- what lazy values call ---------------------------------------------------------------
 
@@ -98,6 +99,14 @@ class Fetcher:
                 self._start_thread()
         self._work.put(ticket)
         return ticket
+
+    def join(self, name: str) -> Ticket | None:
+        """Ask for a file that is asked for already, else return None."""
+        with self._lock:
+            ticket = self._tickets.get(name)
+            if ticket is not None:
+                ticket.users += 1
+            return ticket
 
     def take(self, ticket: Ticket) -> bytes | None:
         """Return the bytes and give the ticket back; wait if they are being fetched just now.
@@ -275,7 +284,7 @@ class Fetcher:
             self.give_up(error)
 
     def _leave(self) -> None:
-        if self.left:
+        if not self._leaving.acquire(blocking=False):
             return
         self.left = True
         try:

@@ -139,6 +139,43 @@ def test_lazy_values_that_are_dropped_make_room(gates: Gates, folder: Path) -> N
         assert last.get() == "text 25"
 
 
+def test_many_threads_that_ask_take_and_drop_get_what_the_store_has_and_leave_no_pins(
+    gates: Gates, folder: Path
+) -> None:
+    wrong: list[Any] = []
+
+    def work(seed: int, pool: en.CachePool) -> None:
+        rng = np.random.default_rng(seed)
+        held: list[en.Lazy] = []
+        for _ in range(300):
+            number, action = int(rng.integers(26)), int(rng.integers(4))
+            name = f"{chr(97 + number)}.txt"
+            if action == 0:
+                wrong.extend([] if pool.get(gates.store, name) == f"text {number}" else [name])
+            elif action == 1 and held:
+                lazy = held.pop(int(rng.integers(len(held))))
+                wrong.extend([] if lazy.get() == gates.store[lazy.name] else [lazy.name])
+            elif action == 2 and held:
+                held.pop(0)
+            else:
+                held.append(pool.lazy(gates.store, name))
+
+    with en.cache_pool(folder, max_files=6, threads=3) as pool:
+        workers = [threading.Thread(target=work, args=(seed, pool)) for seed in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert wrong == []
+
+        def nothing_is_pinned() -> bool:
+            there = [path for path in Path(pool.root).iterdir() if len(path.name) == 32]
+            counts = pool.counts()
+            return len(there) == counts.files <= 6 and all(path.stat().st_nlink == 1 for path in there)
+
+        wait_until(nothing_is_pinned)
+
+
 def test_beyond_the_queue_files_are_read_when_they_are_needed(gates: Gates, folder: Path) -> None:
     gates.close("a.txt")
     with en.cache_pool(folder, threads=1, queue=1) as pool:
