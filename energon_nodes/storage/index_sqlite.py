@@ -178,8 +178,9 @@ class IndexWriter:
         return counts
 
     def part_counts(self) -> dict[str, int]:
-        """Return how many of the samples that were added so far have each part."""
-        return dict(self._database.execute("SELECT part_name, count(*) FROM sample_parts GROUP BY part_name LIMIT 2000"))
+        """Return how many of the samples that were added so far have each part, of 2,000 parts at most."""
+        query = "SELECT part_name, count(*) FROM sample_parts GROUP BY part_name LIMIT 2000"
+        return dict(self._database.execute(query))
 
     def _others(self, shard: int, keys: Sequence[str]) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
