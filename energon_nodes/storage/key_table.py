@@ -54,10 +54,9 @@ _tables: WeakValueDictionary[tuple[str, str], KeyTable] = WeakValueDictionary()
 def write_key_table(root: str) -> str:
     """Write the table of all keys from `index.sqlite` to `.nv-meta/keys.table`, whole or not at all.
 
-    Memory grows with the dataset by 8 bytes a sample at most, and at the end 60 for a sixteenth of them: 10 million keys
-    take about 150 MB while the table is made. (Measured with 2 million: 40 MB, beside 64 MB of file pages that the
-    system can drop.) The file has about 110 bytes for a sample of two parts with keys of 8 bytes; reading it takes
-    no memory of its own, the pages are shared.
+    Rows are read some thousand at a time, and `KeyTableWriter` keeps nothing of a key in memory: about 50 MB for 10
+    million keys, beside pages of files that the system can drop. The table has about 110 bytes for a sample of two
+    parts with keys of 8 bytes; reading it takes no memory of its own, the pages are shared.
 
     Example:
         >>> write_key_table("/no/such/dataset")
