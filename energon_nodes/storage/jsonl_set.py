@@ -79,6 +79,15 @@ class LineSet(ShardSet):
     def __repr__(self) -> str:
         return f"LineSet({self.root!r}, {len(self.names)} files, {self.count} records)"
 
+    def find_many(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Find records by their keys, which are their indices as text; -1 where there is none."""
+        found = np.full(len(keys), -1, np.int64)
+        for place, key in enumerate(keys):
+            if key.isascii() and key.isdecimal() and (key[0] != "0" or key == "0") and len(key) < 19:
+                number = int(key)
+                found[place] = number if number < self.count else -1
+        return found
+
     def fetch(self, plan: Plan) -> Read:
         """Read the records of a plan."""
         return read_lines(plan.group, plan.order, self._lines.line_at, parse=self._parse)

@@ -225,6 +225,24 @@ def test_no_more_files_stay_open_than_the_limit(tmp_path: Path) -> None:
     assert sum(name.startswith(str(tmp_path)) and name.endswith(".tar") for name in opened) <= HANDLES.limit
 
 
+def test_files_that_are_closed_for_others_are_not_closed_under_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        write_tar(tmp_path / f"{number:03d}.tar", [(f"{number}.txt", b"%d" % number * 1000)])
+    en.prepare(tmp_path)
+    store = en.store(tmp_path)
+    monkeypatch.setattr(HANDLES, "limit", 2)
+
+    def read(seed: int) -> bool:
+        names = random.Random(seed).choices(range(30), k=500)
+        return all(store[f"{number}.txt"] == b"%d" % number * 1000 for number in names)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(4)))
+    assert len(HANDLES.opened) <= 2
+
+
 def test_a_dataset_with_a_key_in_two_shards_is_refused_with_what_to_do(tmp_path: Path) -> None:
     write_tar(tmp_path / "0.tar", samples_of(0, 3))
     write_tar(tmp_path / "1.tar", samples_of(2, 5))

@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import energon_nodes as en
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import key_search
+from energon_nodes.storage.jsonl_set import open_lines
 from energon_nodes.storage.open_shards import open_shards
 from tests.storage.tars import prepare_by_hand, samples_of, write_tar
 
@@ -129,3 +130,12 @@ def test_the_keys_of_many_plain_samples_stay_in_the_cache_folder_until_the_shard
     assert scans() == 0
     write_tar(folder / "0.tar", samples_of(100, 110))
     assert open_shards(folder).find_many(["000005", "000105", "000035"]).tolist() == [-1, 5, 35]
+
+
+def test_records_of_json_lines_are_found_by_their_numbers(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n" * 3)
+    lines = open_lines(tmp_path)
+    keys = [sample["__key__"] for sample in lines.read(range(6)) if isinstance(sample, dict)]
+    assert lines.find_many(keys).tolist() == list(range(6))
+    assert lines.find_many(["6", "-1", "01", "x", "", "٣", "9" * 30, "0"]).tolist() == [-1] * 7 + [0]
