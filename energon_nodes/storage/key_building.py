@@ -7,9 +7,8 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
-from itertools import pairwise
 from typing import Any, BinaryIO, cast
 from zlib import crc32
 
@@ -18,12 +17,10 @@ from numpy.typing import NDArray
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage.key_lookup import MAGIC, NAMED_TWICE, PART, RECORD, ROW, UNIT, KeyTable, read_footer
+from energon_nodes.storage.key_slots import slots_of
 
 __all__ = ["KeyTableWriter", "table_of", "tie"]
 
-_LEAST_ROUNDS, _MOST_ROUNDS = 16, 64  # so many parts of the hash table are made one after the other
-_IN_ROUND = 250_000  # so many keys are in one, as long as that does not take too many
-_CHUNK = 1 << 20
 _LEAST_BITS = 8
 _COPY = 1 << 20
 
@@ -146,7 +143,7 @@ class KeyTableWriter:
         self._file.flush()
         with closing(mmap.mmap(self._file.fileno(), 0, prot=mmap.PROT_READ)) as mapped:
             places = np.frombuffer(mapped, ROW, self._count, at["rows"])["record"]
-            for piece in _slots(hashes, bits, suspects):
+            for piece in slots_of(hashes, bits, suspects):
                 slots += len(piece)
                 full = piece > 0
                 piece[full] = places[piece[full] - 1] // UNIT
@@ -251,48 +248,6 @@ def _named_twice(counts: NDArray[np.int64], names: NDArray[np.uint32]) -> NDArra
     twice = np.zeros(len(marks), np.bool_)
     twice[order[1:][same]] = twice[order[:-1][same]] = True
     return twice
-
-
-def _slots(hashes: NDArray[np.uint32], bits: int, suspects: list[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
-    """Yield the slots from the first to the last; add runs of rows with the same hash to `suspects`.
-
-    In the order of their hashes every row takes the first free slot from where its search begins: as one after the
-    other would be put into a table, and the search finds the lowest row of a key first.
-    """
-    rounds = min(_MOST_ROUNDS, max(_LEAST_ROUNDS, len(hashes) // _IN_ROUND))
-    edges = np.linspace(0, 1 << 32, rounds + 1).astype(np.int64)
-    written = free = 0
-    for low, high in pairwise(edges.tolist()):
-        rows = _between(hashes, low, high)
-        own = np.asarray(hashes[rows])
-        order = np.argsort(own, kind="stable")
-        rows, own = rows[order], own[order].astype(np.int64)
-        home = np.maximum(own >> (32 - bits), free)
-        count = np.arange(len(rows))
-        places = count + np.maximum.accumulate(home - count)
-        free = int(places[-1]) + 1 if len(places) else free
-        end = max(high >> (32 - bits), free)
-        piece = np.zeros(end - written, np.int64)
-        piece[places - written] = rows + 1
-        yield piece
-        written = end
-        starts = np.flatnonzero(np.diff(own, prepend=-1))
-        sizes = np.diff(starts, append=len(rows))
-        suspects += [rows[start : start + size] for start, size in _several(starts, sizes)]
-    yield np.zeros(1, np.int64)  # the last search ends here
-
-
-def _between(hashes: NDArray[np.uint32], low: int, high: int) -> NDArray[np.int64]:
-    pieces = [
-        np.flatnonzero((hashes[start : start + _CHUNK] >= low) & (hashes[start : start + _CHUNK] < high)) + start
-        for start in range(0, len(hashes), _CHUNK)
-    ]
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-
-
-def _several(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
-    wanted = sizes > 1
-    return zip(starts[wanted].tolist(), sizes[wanted].tolist(), strict=True)
 
 
 def table_of(shard_names: Sequence[str], shards: Iterable[tuple[Any, ...]], belongs_to: str = "") -> KeyTable:
