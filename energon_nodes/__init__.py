@@ -75,10 +75,10 @@ if TYPE_CHECKING:
     from energon_nodes.loading.loader import Loader
     from energon_nodes.loading.state import merge_states
     from energon_nodes.recipes.datasets import dataset
+    from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.prepare import prepare
     from energon_nodes.recipes.prepare_media import PreparedMedia, prepare_media
     from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
-    from energon_nodes.recipes.lint import lint
     from energon_nodes.recipes.problems import Problem
     from energon_nodes.recipes.write import write
     from energon_nodes.samples.cache_pool import CachePool, cache_pool
@@ -148,8 +148,8 @@ __all__ = [
     "Log",
     "Map",
     "MultiChoiceVQASample",
-    "Node",
     "NoCookerError",
+    "Node",
     "NotInStoreError",
     "OCRSample",
     "Pack",
@@ -207,10 +207,10 @@ __all__ = [
     "jsonl",
     "lint",
     "merge_states",
-    "prepare",
-    "prepare_media",
     "mix_batches",
     "pack_lengths",
+    "prepare",
+    "prepare_media",
     "register_encoder",
     "registered_nodes",
     "resolve",

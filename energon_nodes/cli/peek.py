@@ -106,7 +106,7 @@ def peek(
     Raises:
         DatasetError: There is no dataset, no such split, or no sample of one of the keys.
     """
-    text = paths.local(path).rstrip("/") or paths.local(path)
+    text = paths.folder(path)
     if text.endswith(".jsonl"):
         if not paths.exists(text):
             raise DatasetError(f"{text} does not exist; correct the path")

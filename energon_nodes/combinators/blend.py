@@ -223,6 +223,8 @@ def blend(
         ValueError: If the weights are not positive, or not as many as the sources; or lengths that they need are not
             known.
     """
+    if any(isinstance(source, Mapping) for source in sources):
+        raise TypeError("blend needs nodes and weights=[...]; blend_epochized takes a dict of nodes and repetitions")
     return Blend(sources, weights=weights, on_end=on_end, mixing=mixing, name=name, seed=seed)
 
 

@@ -46,6 +46,8 @@ class Epochize(Node[X], verb="epochize"):
     empty: int = state(int)  # passes of the source that gave nothing to this epoch
     drained: bool = state(bool, per_pass=False)
 
+    passes_apart = False
+
     def check(self) -> None:
         check_size("epochize", "n", self.n, 1)
 

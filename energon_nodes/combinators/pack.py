@@ -115,7 +115,7 @@ class Pack(Packs[Y], Node[Y], verb="pack"):
             source: Node[X],
             *,
             select: Callable[[list[X]], Iterable[Iterable[Any]]],
-            combine: Callable[[list[Any]], Generator[Y, None, None]],
+            combine: Callable[[list[Any]], Generator[Y]],
             buffer_size: int,
             encode: Callable[..., Any] | None = None,
             unselected: Literal["keep", "drop"] = "keep",

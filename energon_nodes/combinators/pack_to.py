@@ -185,7 +185,7 @@ def pack_to(
     capacity: int,
     *,
     length: Callable[[X], int] | str,
-    combine: Callable[[list[Any]], Generator[Z, None, None]],
+    combine: Callable[[list[Any]], Generator[Z]],
     buffer_size: int = 1000,
     strategy: Strategy = "best_fit",
     oversize: Literal["error", "alone"] | Callable[[X], X] = "error",

@@ -129,7 +129,8 @@ class Repeat(Node[X], verb="repeat"):
     def rewind(self) -> None:
         self.stop()
         if self.n is not None:
-            if self.done + 1 > self.n > self.done and (self.taken or self.whole is not None):
+            began = self.done + 1 > self.n > self.done and (self.taken or self.whole is not None)
+            if began and all(node.passes_apart for node in graph.walk(self.source)):
                 self.place = self.source.snapshot()
                 self.parts += 1
                 if self.whole is not None:

@@ -34,7 +34,7 @@ _BY_SHARE = (Filter, FlatMap, Concat, Blend)
 
 @add_verb
 def subset(source: Node[X], first: Bound, last: Bound) -> Node[X]:
-    """Take a part of the data that a pipeline reads: a fold, a split for validation, a small share to try things out.
+    """Take a part of the data that a pipeline reads: a fold, a split for validation, a share to try things out.
 
     The data are cut where they are read, in their own order and before any shuffling, so every pass has the same
     samples, and parts that meet, such as `("0%", "50%")` and `("50%", "100%")`, have every sample once. A restore key

@@ -305,7 +305,7 @@ class Verbs(Generic[T]):
         self: Verbs[X],
         *,
         select: Callable[[list[X]], Iterable[Iterable[Any]]],
-        combine: Callable[[list[Any]], Generator[Y, None, None]],
+        combine: Callable[[list[Any]], Generator[Y]],
         buffer_size: int,
         encode: Callable[..., Any] | None = None,
         unselected: Literal["keep", "drop"] = "keep",
@@ -373,7 +373,7 @@ class Verbs(Generic[T]):
         capacity: int,
         *,
         length: Callable[[X], int] | str,
-        combine: Callable[[list[Any]], Generator[Z, None, None]],
+        combine: Callable[[list[Any]], Generator[Z]],
         buffer_size: int = 1000,
         strategy: Strategy = "best_fit",
         oversize: Literal["error", "alone"] | Callable[[X], X] = "error",
@@ -484,7 +484,7 @@ class Verbs(Generic[T]):
         """Gather `size` elements, deliver them sorted by `key`, and go on with the next `size`."""
 
     def subset(self: Verbs[X], first: Bound, last: Bound) -> Node[X]:
-        """Take a part of the data that a pipeline reads: a fold, a split for validation, a small share to try things out."""
+        """Take a part of the data that a pipeline reads: a fold, a split for validation, a share to try things out."""
 
     def tag(self: Verbs[X], *, subflavors: Mapping[str, Any]) -> Node[X]:
         """Add subflavors to all samples: what holds for the dataset, and tells cookers which samples are theirs."""

@@ -82,6 +82,9 @@ class Node(Description[T], abstract=True):
     keeps_keys: ClassVar[bool] = False
     """Whether each element has the restore key of the source's element that it is made of; `lookup` passes through."""
 
+    passes_apart: ClassVar[bool] = True
+    """Whether a pass takes nothing away from those after it, so that an earlier one can be gone on with."""
+
     def check_lookup(self) -> None:
         """Raise a TypeError that says why, unless `lookup` can find elements by the keys of their samples."""
         if not self.keeps_keys or len(self.sources_of()) != 1:

@@ -121,7 +121,7 @@ def dataset(
         TrustError: The dataset needs code that comes with it, and `trust` is False.
         ValueError: A setting is out of its range.
     """
-    root = paths.local(path).rstrip("/") or paths.local(path)
+    root = paths.folder(path)
     if root.endswith(".jsonl"):
         _refuse_for_lines(
             root,

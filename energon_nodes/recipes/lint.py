@@ -116,7 +116,7 @@ def find_problems(
     """
     if workers is not None:
         check_size("lint", "workers", workers, 1)
-    text = paths.local(path).rstrip("/") or paths.local(path)
+    text = paths.folder(path)
     if text.endswith(".jsonl"):
         if not paths.exists(text):
             raise DatasetError(f"{text} does not exist; correct the path")

@@ -109,7 +109,7 @@ def prepare(
         ValueError: A setting is wrong.
         OSError: Files cannot be read or written.
     """
-    root = paths.local(path).rstrip("/") or paths.local(path)
+    root = paths.folder(path)
     if root.endswith(".jsonl"):
         given = {"split": split, "exclude": exclude, "shuffle": shuffle, "sample_type": sample_type}
         given |= {"field_map": field_map, "sample_loader": sample_loader, "part_filter": part_filter}

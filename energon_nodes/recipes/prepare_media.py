@@ -114,7 +114,7 @@ def prepare_media(
     wanted = MediaFilter.parse(media)
     if workers is not None:
         check_size("prepare_media", "workers", workers, 1)
-    root = paths.local(path).rstrip("/") or paths.local(path)
+    root = paths.folder(path)
     prepared = is_prepared(root)
     if not prepared and not paths.is_dir(root):
         raise DatasetError(f"{root} is neither a prepared dataset nor a folder")

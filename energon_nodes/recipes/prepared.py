@@ -39,7 +39,7 @@ class Prepared:
 
     Example:
         >>> print(Prepared("/data", 4, {"0.tar": 4}, {"train": 1}, {"train": 4}, {"txt": 4}, 10240))
-        /data: 4 samples in 1 shards (10,240 bytes); train: 4 samples in 1 shards; parts: txt 4
+        /data: 4 samples in 1 shard (10,240 bytes); train: 4 samples in 1 shard; parts: txt 4
 
     Args:
         path: The dataset.
@@ -66,14 +66,16 @@ class Prepared:
     written: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
-        pieces = [f"{self.path}: {self.samples:,} samples in {len(self.shards):,} shards ({self.bytes:,} bytes)"]
-        pieces += [
-            f"{part}: {self.samples_per_split[part]:,} samples in {shards:,} shards"
-            for part, shards in self.splits.items()
-        ]
+        within = _counted(self.samples, len(self.shards))
+        pieces = [f"{self.path}: {within} ({self.bytes:,} bytes)"]
+        pieces += [f"{part}: {_counted(self.samples_per_split[part], count)}" for part, count in self.splits.items()]
         parts = [f"{part} {count:,}" for part, count in self.parts.items()]
         shown = parts[:_SHOWN] + ([f"and {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else [])
         return "; ".join([*pieces, f"parts: {', '.join(shown)}"])
+
+
+def _counted(samples: int, shards: int) -> str:
+    return f"{samples:,} sample{'s' * (samples != 1)} in {shards:,} shard{'s' * (shards != 1)}"
 
 
 class DuplicateKeysError(DatasetError):

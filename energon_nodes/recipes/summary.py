@@ -160,7 +160,7 @@ def summarize(
         DatasetError: There is no dataset, or its info file cannot be used.
         OSError: A store cannot be reached.
     """
-    text = paths.local(path).rstrip("/") or paths.local(path)
+    text = paths.folder(path)
     if text.endswith(".jsonl"):
         return _of_lines(text)
     if is_prepared(text):

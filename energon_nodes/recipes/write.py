@@ -118,7 +118,7 @@ def write(
         given = [setting for setting, value in meant.items() if value is not None]
         if given:
             raise ValueError(f"prepare=False writes no metadata, where {', '.join(given)} would go: leave it out")
-    root = paths.local(folder).rstrip("/") or paths.local(folder)
+    root = paths.folder(folder)
     if prepare:  # a mistake in these must not show only when all is written
         rule = parse_rule(split)
         if isinstance(rule, FromFile):

@@ -50,6 +50,8 @@ class Wrap(Node[X]):
     saved: Any = state(lambda: None)
     lease: _Lease = shared()
 
+    passes_apart = False
+
     def check(self) -> None:
         if self.share not in (None, "stride"):
             raise ValueError(f'wrap needs share=None or "stride", got {self.share!r}')

@@ -69,7 +69,7 @@ def find_shards(path: PathLike | Iterable[PathLike], suffixes: tuple[str, ...] =
         if not text:
             raise DatasetError("shards needs a path, got an empty one")
         if not _is_pattern(text) and paths.is_dir(text):
-            root = text.rstrip("/") or text
+            root = paths.folder(text)
             names = paths.list_files(root, suffixes)
             if not names:
                 raise DatasetError(f"no shards (*{suffixes[0]}) in the folder {text} or below it")

@@ -91,7 +91,7 @@ def open_entries(path: PathLike) -> Entries:
     plain = text.startswith(("filesystem://", "filesystem+"))
     if plain:
         text = text[13:] if text.startswith("filesystem://") else text[11:]
-    root = paths.local(text).rstrip("/") or paths.local(text)
+    root = paths.folder(text)
     if not root:
         raise DatasetError("a store needs a path, got an empty one")
     if root.endswith(".jsonl") and not paths.is_dir(root):

@@ -76,7 +76,7 @@ def open_shards(
         OSError: A store cannot be reached.
     """
     if isinstance(path, str | os.PathLike):
-        root = paths.local(path).rstrip("/") or paths.local(path)
+        root = paths.folder(path)
         if root and metadata.is_prepared(root):
             return _open_prepared(root, "train" if split is None else split, split_config)
     if split is not None or split_config is not None:

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from energon_nodes.storage.fds import FILES
 from energon_nodes.storage.listing import list_files
 from energon_nodes.storage.remote import ask, fetch
-from energon_nodes.storage.urls import is_url, join, local, parent, relative
+from energon_nodes.storage.urls import folder, is_url, join, local, parent, relative
 
 __all__ = [
     "Ranges",
     "exists",
+    "folder",
     "gather",
     "identity",
     "is_dir",

@@ -24,6 +24,7 @@ PARTS = ("train", "val", "test")
 """The names of the parts where a split gives three numbers and no names."""
 
 _NUMBERS = re.compile(r"\s*[0-9.]+(\s*[,:/]\s*[0-9.]+)*\s*")
+_SIGNED = re.compile(r"[-+\d.\s]+(?:[,:/][-+\d.\s]+)+")
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,8 @@ def read_lists(path: str) -> Split:
 
 
 def _from_file(path: str) -> Rule:
+    if _SIGNED.fullmatch(path):
+        raise ValueError(f"split needs shares of at least 0, got {path!r}")
     if not path.endswith((".yaml", ".json")):
         raise ValueError(
             f"split={path!r} is neither three numbers such as '8,1,1' nor the path of a .yaml or .json file; patterns "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["is_url", "join", "local", "parent", "relative"]
+__all__ = ["folder", "is_url", "join", "local", "parent", "relative"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]*::")
 
@@ -44,6 +44,24 @@ def local(path: str | os.PathLike[str]) -> str:
         if text.startswith(protocol):
             return text[len(protocol) :]
     return text
+
+
+def folder(path: str | os.PathLike[str]) -> str:
+    """Return the path of a folder as text, without a slash at its end unless it is a root.
+
+    Example:
+        >>> folder("/data/coco/"), folder("/"), folder("s3://bucket/"), folder("memory://")
+        ('/data/coco', '/', 's3://bucket', 'memory://')
+
+    Args:
+        path: A path, a `pathlib.Path` or a URL.
+
+    Returns:
+        The text that all other functions of this module take.
+    """
+    text = local(path)
+    short = text.rstrip("/")
+    return text if not short or short.endswith(":") else short
 
 
 def join(root: str, name: str) -> str:

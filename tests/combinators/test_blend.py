@@ -173,9 +173,9 @@ def test_fractional_repetitions_are_exact_over_several_passes() -> None:
 
 
 def test_a_blend_by_length_needs_lengths() -> None:
-    with pytest.raises(ValueError, match="needs sources of known length, and .* has no end"):
+    with pytest.raises(ValueError, match=r"needs sources of known length, and .* has no end"):
         en.blend(A.repeat(), B, weights="length")
-    with pytest.raises(ValueError, match="needs sources of known length, and .* has no known length"):
+    with pytest.raises(ValueError, match=r"needs sources of known length, and .* has no known length"):
         en.blend(A.filter(bool), B, weights="length")
     with pytest.raises(ValueError, match="needs on_end=\"drop\", got 'stop'"):
         en.blend(A, B, weights="length", on_end="stop")

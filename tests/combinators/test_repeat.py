@@ -91,3 +91,8 @@ def test_what_is_no_number_of_passes_is_refused(n: Any) -> None:
 def test_less_than_a_pass_of_unknown_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"repeat\(0\.5\) needs a source of known length; Filter.*use limit"):
         en.items([1]).filter(bool).repeat(0.5)
+
+
+def test_a_part_of_an_epoch_that_goes_on_by_itself_comes_from_where_the_stream_stands() -> None:
+    node = en.items(range(100)).epochize(3).repeat(1.5)
+    assert [list(node) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]

@@ -64,6 +64,10 @@ def letters_of(values: list[str]) -> Generator[str, None, None]:
     yield from joined(values)
 
 
+def shorter(first: Any, second: Any) -> int:
+    return min(len(first), len(second))
+
+
 def log(value: object) -> None: ...
 
 
@@ -131,6 +135,8 @@ assert_type(texts.pack(select=pairs_of, buffer_size=4, combine=letters_of), Node
 assert_type(numbers.batch(2).unbatch(), Node[int])
 assert_type(texts.unbatch(), Node[str])
 assert_type(numbers.with_keys(), Node[tuple[int, Key]])
+assert_type(samples.join(samples, joiner=shorter), Node[int])
+assert_type(samples.resolve(), Node[Any])
 assert_type(numbers.zip(texts), Node[tuple[int, str]])
 assert_type(en.zip(numbers, texts), Node[tuple[int, str]])
 assert_type(en.zip(numbers, texts, numbers, strict=True), Node[tuple[int, str, int]])
