@@ -16,60 +16,58 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from energon_nodes.combinators.batch import Batch
-from energon_nodes.combinators.blend import Blend, blend, blend_epochized, mix_batches
-from energon_nodes.combinators.collect_garbage import CollectGarbage
-from energon_nodes.combinators.concat import Concat, concat
-from energon_nodes.combinators.epochize import Epochize
-from energon_nodes.combinators.filter import Filter
-from energon_nodes.combinators.flat_map import FlatMap
-from energon_nodes.combinators.group_by import GroupBy
-from energon_nodes.combinators.hangs import Hang
-from energon_nodes.combinators.join import Join, join, joined
-from energon_nodes.combinators.limit import Limit
-from energon_nodes.combinators.log import Log
-from energon_nodes.combinators.map import Map
-from energon_nodes.combinators.pack import Pack
-from energon_nodes.combinators.pack_to import PackTo
-from energon_nodes.combinators.packing_strategies import pack_lengths
-from energon_nodes.combinators.parallel_map import ParallelMap
-from energon_nodes.combinators.prefetch import Prefetch
-from energon_nodes.combinators.repeat import Repeat
-from energon_nodes.combinators.shuffle import Shuffle
-from energon_nodes.combinators.skip import Skip
-from energon_nodes.combinators.slice_window import SliceWindow
-from energon_nodes.combinators.sort_window import SortWindow
-from energon_nodes.combinators.tap import Tap
-from energon_nodes.combinators.watchdog import Watchdog
-from energon_nodes.combinators.with_keys import WithKeys
-from energon_nodes.combinators.zip import Zip
-from energon_nodes.combinators.zip import zip_nodes as zip
-from energon_nodes.core.encoders import register_encoder
-from energon_nodes.core.errors import (
-    DatasetError,
-    DecodeError,
-    EnergonNodesError,
-    FatalSampleError,
-    NoCookerError,
-    NotInStoreError,
-    RestoreError,
-    SampleError,
-    ShardError,
-    SkipSample,
-    StateError,
-    TrustError,
-    WatchdogError,
-    WorkerError,
-)
-from energon_nodes.core.fields import buffer, scratch, shared, state, tuning
-from energon_nodes.core.node import Node, add_verb, registered_nodes
-from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
-from energon_nodes.core.share import Context
-from energon_nodes.core.verbs import add_lazy_verb
-from energon_nodes.sources.items import Items, items
-from energon_nodes.sources.wrap import Wrap, wrap
+from energon_nodes.core.verbs import add_lazy_nodes, add_lazy_verb
 
 if TYPE_CHECKING:
+    from energon_nodes.combinators.batch import Batch
+    from energon_nodes.combinators.blend import Blend, blend, blend_epochized, mix_batches
+    from energon_nodes.combinators.collect_garbage import CollectGarbage
+    from energon_nodes.combinators.concat import Concat, concat
+    from energon_nodes.combinators.epochize import Epochize
+    from energon_nodes.combinators.filter import Filter
+    from energon_nodes.combinators.flat_map import FlatMap
+    from energon_nodes.combinators.group_by import GroupBy
+    from energon_nodes.combinators.hangs import Hang
+    from energon_nodes.combinators.join import Join, join, joined
+    from energon_nodes.combinators.limit import Limit
+    from energon_nodes.combinators.log import Log
+    from energon_nodes.combinators.map import Map
+    from energon_nodes.combinators.pack import Pack
+    from energon_nodes.combinators.pack_to import PackTo
+    from energon_nodes.combinators.packing_strategies import pack_lengths
+    from energon_nodes.combinators.parallel_map import ParallelMap
+    from energon_nodes.combinators.prefetch import Prefetch
+    from energon_nodes.combinators.repeat import Repeat
+    from energon_nodes.combinators.shuffle import Shuffle
+    from energon_nodes.combinators.skip import Skip
+    from energon_nodes.combinators.slice_window import SliceWindow
+    from energon_nodes.combinators.sort_window import SortWindow
+    from energon_nodes.combinators.tap import Tap
+    from energon_nodes.combinators.watchdog import Watchdog
+    from energon_nodes.combinators.with_keys import WithKeys
+    from energon_nodes.combinators.zip import Zip
+    from energon_nodes.combinators.zip import zip_nodes as zip
+    from energon_nodes.core.encoders import register_encoder
+    from energon_nodes.core.errors import (
+        DatasetError,
+        DecodeError,
+        EnergonNodesError,
+        FatalSampleError,
+        NoCookerError,
+        NotInStoreError,
+        RestoreError,
+        SampleError,
+        ShardError,
+        SkipSample,
+        StateError,
+        TrustError,
+        WatchdogError,
+        WorkerError,
+    )
+    from energon_nodes.core.fields import buffer, scratch, shared, state, tuning
+    from energon_nodes.core.node import Node, add_verb, registered_nodes
+    from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
+    from energon_nodes.core.share import Context
     from energon_nodes.loading.dataset import PipelineDataset
     from energon_nodes.loading.distributed import gather_state, scatter_state
     from energon_nodes.loading.loader import Loader
@@ -106,8 +104,10 @@ if TYPE_CHECKING:
         VQAOCRSample,
         VQASample,
     )
+    from energon_nodes.sources.items import Items, items
     from energon_nodes.sources.jsonl import Jsonl, jsonl
     from energon_nodes.sources.shards import Shards, shards
+    from energon_nodes.sources.wrap import Wrap, wrap
 
 __all__ = [
     "Batch",
@@ -226,72 +226,176 @@ __all__ = [
     "zip",
 ]
 
-# Imported when it is asked for: with decoding, storage and loading the import would take more than twice as long.
+# Imported when it is asked for. What prepares and checks datasets needs no torch, which takes two seconds; whoever uses
+# nodes need not wait for decoding, storage and loading.
 _LATER = {
-    "PipelineDataset": "energon_nodes.loading.dataset",
-    "gather_state": "energon_nodes.loading.distributed",
-    "scatter_state": "energon_nodes.loading.distributed",
-    "Loader": "energon_nodes.loading.loader",
-    "merge_states": "energon_nodes.loading.state",
-    "dataset": "energon_nodes.recipes.datasets",
-    "prepare": "energon_nodes.recipes.prepare",
-    "PreparedMedia": "energon_nodes.recipes.prepare_media",
-    "prepare_media": "energon_nodes.recipes.prepare_media",
-    "DuplicateKeysError": "energon_nodes.recipes.prepared",
-    "Prepared": "energon_nodes.recipes.prepared",
-    "lint": "energon_nodes.recipes.lint",
-    "Problem": "energon_nodes.recipes.problems",
-    "write": "energon_nodes.recipes.write",
-    "CachePool": "energon_nodes.samples.cache_pool",
-    "cache_pool": "energon_nodes.samples.cache_pool",
-    "Collate": "energon_nodes.samples.collate",
-    "collate": "energon_nodes.samples.collate",
-    "Cooker": "energon_nodes.samples.cookers",
-    "basic_sample_keys": "energon_nodes.samples.cookers",
-    "cooker": "energon_nodes.samples.cookers",
-    "Decoder": "energon_nodes.samples.decode",
-    "FieldMap": "energon_nodes.samples.field_map",
-    "Lazy": "energon_nodes.samples.lazy",
-    "resolve": "energon_nodes.samples.lazy",
-    "ConcatTokens": "energon_nodes.samples.concat_tokens",
-    "PackedTokens": "energon_nodes.samples.packed",
-    "concat_tokens": "energon_nodes.samples.concat_tokens",
-    "Pad": "energon_nodes.samples.padding",
-    "CrudeSample": "energon_nodes.samples.sample",
-    "Sample": "energon_nodes.samples.sample",
-    "Store": "energon_nodes.samples.store",
-    "store": "energon_nodes.samples.store",
-    "import_type": "energon_nodes.samples.type_names",
-    "CaptioningSample": "energon_nodes.samples.types",
-    "ImageClassificationSample": "energon_nodes.samples.types",
-    "ImageSample": "energon_nodes.samples.types",
-    "InterleavedSample": "energon_nodes.samples.types",
-    "MultiChoiceVQASample": "energon_nodes.samples.types",
-    "OCRSample": "energon_nodes.samples.types",
-    "SimilarityInterleavedSample": "energon_nodes.samples.types",
-    "TextSample": "energon_nodes.samples.types",
-    "VidQASample": "energon_nodes.samples.types",
-    "VQAOCRSample": "energon_nodes.samples.types",
-    "VQASample": "energon_nodes.samples.types",
-    "Jsonl": "energon_nodes.sources.jsonl",
-    "jsonl": "energon_nodes.sources.jsonl",
-    "Shards": "energon_nodes.sources.shards",
-    "shards": "energon_nodes.sources.shards",
+    "Batch": "combinators.batch",
+    "Blend": "combinators.blend",
+    "blend": "combinators.blend",
+    "blend_epochized": "combinators.blend",
+    "mix_batches": "combinators.blend",
+    "CollectGarbage": "combinators.collect_garbage",
+    "Concat": "combinators.concat",
+    "concat": "combinators.concat",
+    "Epochize": "combinators.epochize",
+    "Filter": "combinators.filter",
+    "FlatMap": "combinators.flat_map",
+    "GroupBy": "combinators.group_by",
+    "Hang": "combinators.hangs",
+    "Join": "combinators.join",
+    "join": "combinators.join",
+    "joined": "combinators.join",
+    "Limit": "combinators.limit",
+    "Log": "combinators.log",
+    "Map": "combinators.map",
+    "Pack": "combinators.pack",
+    "PackTo": "combinators.pack_to",
+    "pack_lengths": "combinators.packing_strategies",
+    "ParallelMap": "combinators.parallel_map",
+    "Prefetch": "combinators.prefetch",
+    "Repeat": "combinators.repeat",
+    "Shuffle": "combinators.shuffle",
+    "Skip": "combinators.skip",
+    "SliceWindow": "combinators.slice_window",
+    "SortWindow": "combinators.sort_window",
+    "Tap": "combinators.tap",
+    "Watchdog": "combinators.watchdog",
+    "WithKeys": "combinators.with_keys",
+    "Zip": "combinators.zip",
+    "zip": "combinators.zip",
+    "register_encoder": "core.encoders",
+    "DatasetError": "core.errors",
+    "DecodeError": "core.errors",
+    "EnergonNodesError": "core.errors",
+    "FatalSampleError": "core.errors",
+    "NoCookerError": "core.errors",
+    "NotInStoreError": "core.errors",
+    "RestoreError": "core.errors",
+    "SampleError": "core.errors",
+    "ShardError": "core.errors",
+    "SkipSample": "core.errors",
+    "StateError": "core.errors",
+    "TrustError": "core.errors",
+    "WatchdogError": "core.errors",
+    "WorkerError": "core.errors",
+    "buffer": "core.fields",
+    "scratch": "core.fields",
+    "shared": "core.fields",
+    "state": "core.fields",
+    "tuning": "core.fields",
+    "Node": "core.node",
+    "add_verb": "core.node",
+    "registered_nodes": "core.node",
+    "Buffer": "core.restore",
+    "ColumnBuffer": "core.restore",
+    "Key": "core.restore",
+    "Context": "core.share",
+    "PipelineDataset": "loading.dataset",
+    "gather_state": "loading.distributed",
+    "scatter_state": "loading.distributed",
+    "Loader": "loading.loader",
+    "merge_states": "loading.state",
+    "dataset": "recipes.datasets",
+    "lint": "recipes.lint",
+    "prepare": "recipes.prepare",
+    "PreparedMedia": "recipes.prepare_media",
+    "prepare_media": "recipes.prepare_media",
+    "DuplicateKeysError": "recipes.prepared",
+    "Prepared": "recipes.prepared",
+    "Problem": "recipes.problems",
+    "write": "recipes.write",
+    "CachePool": "samples.cache_pool",
+    "cache_pool": "samples.cache_pool",
+    "Collate": "samples.collate",
+    "collate": "samples.collate",
+    "ConcatTokens": "samples.concat_tokens",
+    "concat_tokens": "samples.concat_tokens",
+    "Cooker": "samples.cookers",
+    "basic_sample_keys": "samples.cookers",
+    "cooker": "samples.cookers",
+    "Decoder": "samples.decode",
+    "FieldMap": "samples.field_map",
+    "Lazy": "samples.lazy",
+    "resolve": "samples.lazy",
+    "PackedTokens": "samples.packed",
+    "Pad": "samples.padding",
+    "CrudeSample": "samples.sample",
+    "Sample": "samples.sample",
+    "Store": "samples.store",
+    "store": "samples.store",
+    "import_type": "samples.type_names",
+    "CaptioningSample": "samples.types",
+    "ImageClassificationSample": "samples.types",
+    "ImageSample": "samples.types",
+    "InterleavedSample": "samples.types",
+    "MultiChoiceVQASample": "samples.types",
+    "OCRSample": "samples.types",
+    "SimilarityInterleavedSample": "samples.types",
+    "TextSample": "samples.types",
+    "VQAOCRSample": "samples.types",
+    "VQASample": "samples.types",
+    "VidQASample": "samples.types",
+    "Items": "sources.items",
+    "items": "sources.items",
+    "Jsonl": "sources.jsonl",
+    "jsonl": "sources.jsonl",
+    "Shards": "sources.shards",
+    "shards": "sources.shards",
+    "Wrap": "sources.wrap",
+    "wrap": "sources.wrap",
 }
 
-add_lazy_verb("cook", "energon_nodes.combinators.cook")
-add_lazy_verb("subset", "energon_nodes.combinators.subset")
-add_lazy_verb("tag", "energon_nodes.combinators.tag")
-add_lazy_verb("decode", "energon_nodes.combinators.decode")
-add_lazy_verb("resolve", "energon_nodes.combinators.resolve")
-add_lazy_verb("dataset", "energon_nodes.loading.dataset")
-add_lazy_verb("loader", "energon_nodes.loading.loader")
+_OTHER_NAMES = {"zip": "zip_nodes"}
+
+# The verbs of all nodes: the module of each, and the node or function that makes it.
+_VERBS = {
+    "batch": ("combinators.batch", "Batch"),
+    "blend": ("combinators.blend", "Blend"),
+    "mix_batches": ("combinators.blend", "mix_batches"),
+    "gc": ("combinators.collect_garbage", "CollectGarbage"),
+    "concat": ("combinators.concat", "Concat"),
+    "cook": ("combinators.cook", "cook"),
+    "decode": ("combinators.decode", "decode"),
+    "epochize": ("combinators.epochize", "Epochize"),
+    "filter": ("combinators.filter", "Filter"),
+    "flat_map": ("combinators.flat_map", "FlatMap"),
+    "unbatch": ("combinators.flat_map", "unbatch"),
+    "group_by": ("combinators.group_by", "GroupBy"),
+    "join": ("combinators.join", "join"),
+    "limit": ("combinators.limit", "Limit"),
+    "log": ("combinators.log", "Log"),
+    "map": ("combinators.map", "map"),
+    "pack": ("combinators.pack", "Pack"),
+    "pack_to": ("combinators.pack_to", "pack_to"),
+    "parallel_map": ("combinators.parallel_map", "ParallelMap"),
+    "prefetch": ("combinators.prefetch", "Prefetch"),
+    "repeat": ("combinators.repeat", "Repeat"),
+    "resolve": ("combinators.resolve", "resolve"),
+    "shuffle": ("combinators.shuffle", "Shuffle"),
+    "skip": ("combinators.skip", "Skip"),
+    "slice_window": ("combinators.slice_window", "SliceWindow"),
+    "sort_window": ("combinators.sort_window", "SortWindow"),
+    "subset": ("combinators.subset", "subset"),
+    "tag": ("combinators.tag", "tag"),
+    "tap": ("combinators.tap", "Tap"),
+    "watchdog": ("combinators.watchdog", "Watchdog"),
+    "with_keys": ("combinators.with_keys", "WithKeys"),
+    "zip": ("combinators.zip", "Zip"),
+    "dataset": ("loading.dataset", "dataset"),
+    "loader": ("loading.loader", "loader"),
+}
+
+for _verb, (_module, _maker) in _VERBS.items():
+    add_lazy_verb(_verb, f"energon_nodes.{_module}", _maker)
+for _module in sorted({module for module in _LATER.values() if module.startswith(("combinators.", "sources."))}):
+    add_lazy_nodes(f"energon_nodes.{_module}")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    module = import_module(f"{__name__}.{_LATER[name]}")
+    value = globals()[name] = getattr(module, _OTHER_NAMES.get(name, name))
     return value
 
 

@@ -12,7 +12,6 @@ from energon_nodes.cli.printing import columns, plain_text, readable_size
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.prepare import prepare as prepare_dataset
 from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
-from energon_nodes.recipes.summary import summarize
 from energon_nodes.storage import paths
 from energon_nodes.storage.metadata import META_FOLDER
 
@@ -123,6 +122,8 @@ def _show(prepared: Prepared, choices: Choices) -> None:
     more = f", and {len(prepared.parts) - _SHOWN} more" if len(prepared.parts) > _SHOWN else ""
     click.echo(f"  samples with parts: {plain_text(', '.join(shown))}{more}")
     if choices.media is not None:
+        from energon_nodes.recipes.summary import summarize  # brings nodes, and with them torch: two seconds
+
         click.echo(f"  media metadata: {summarize(prepared.path, parts=False).media:,} entries")
     for warning in prepared.warnings:
         click.echo(f"{click.style('warning', fg='yellow')}: {plain_text(warning)}", err=True)

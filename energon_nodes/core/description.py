@@ -12,7 +12,7 @@ from torchdata.nodes import BaseNode
 from energon_nodes.core import fields, graph
 from energon_nodes.core._verbs import Verbs
 from energon_nodes.core.checks import check_policy, plain_int
-from energon_nodes.core.verbs import add_class_verb, keep_fields, refuse_shadowing
+from energon_nodes.core.verbs import add_class_verb, import_all, keep_fields, refuse_shadowing
 
 if TYPE_CHECKING:
     from energon_nodes.core.node import Node
@@ -25,13 +25,14 @@ _registry: dict[str, type[Node[Any]]] = {}
 
 
 def registered_nodes() -> dict[str, type[Node[Any]]]:
-    """Return all node classes by name, in the order of their definition.
+    """Return all node classes by name, those of the library and those defined elsewhere.
 
     Example:
         >>> import energon_nodes as en
         >>> registered_nodes()["Map"] is en.Map
         True
     """
+    import_all()
     return dict(_registry)
 
 

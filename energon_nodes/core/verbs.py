@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 __all__ = [
     "RESERVED",
     "add_class_verb",
+    "add_lazy_nodes",
     "add_lazy_verb",
     "add_verb",
     "class_verbs",
     "function_verbs",
+    "import_all",
     "keep_fields",
     "refuse_shadowing",
     "reserve",
@@ -32,21 +34,28 @@ RESERVED = frozenset({"epoch", "skipped", "failed", "fixed", "identity", "contex
 _classes: dict[str, type[Any]] = {}
 _functions: dict[str, Callable[..., Any]] = {}
 _lazy: dict[str, str] = {}
+_modules: list[str] = []
 _owners: dict[str, str] = {}  # the class or function of each verb
 _reserved: dict[str, str] = dict.fromkeys(RESERVED, "Node")
 _fields: dict[str, str] = {}  # a field would hide the verb on the nodes that have it
 
 
 def class_verbs() -> dict[str, type[Any]]:
-    """Return the node classes that were registered with `verb=`, by verb."""
+    """Return the node classes that were registered with `verb=`, by verb; those that were not used yet are imported."""
+    import_all()
     return dict(_classes)
 
 
 def function_verbs() -> dict[str, Callable[..., Any]]:
     """Return the functions that became verbs, by name; those that were not used yet are imported."""
-    for module in _lazy.values():
-        import_module(module)
+    import_all()
     return dict(_functions)
+
+
+def import_all() -> None:
+    """Import every module that was named as one of verbs or nodes and has not been needed yet."""
+    for module in {**dict.fromkeys(_lazy.values()), **dict.fromkeys(_modules)}:
+        import_module(module)
 
 
 def add_class_verb(cls: type[Description[Any]], verb: str) -> None:
@@ -105,23 +114,37 @@ def add_verb(function: F) -> F:
     return function
 
 
-def add_lazy_verb(verb: str, module: str) -> None:
-    """Make a function a method of all nodes, and import it at its first use.
+def add_lazy_verb(verb: str, module: str, maker: str | None = None) -> None:
+    """Make a verb of what a module defines, and import the module at the first use.
 
     Args:
-        verb: The name of the function; its module makes a verb of it by `add_verb`.
-        module: The module that defines it.
+        verb: The name of the verb.
+        module: The module; it makes the verb itself, by `verb=` on a node or by `add_verb`.
+        maker: The name of the node or the function there; None where it is that of the verb.
     """
-    owner = f"{module}.{verb}"
+    owner = f"{module}.{maker or verb}"
     _refuse_taken(verb, owner)
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        import_module(module)
-        return _functions[verb](self, *args, **kwargs)
-
-    method.__name__ = verb
-    _attach(verb, method, owner)
+    _attach(verb, _Later(verb, module), owner)
     _lazy[verb] = module
+
+
+class _Later:
+    """Stand for a verb until somebody looks at it: then its module is imported, and puts the verb in this place."""
+
+    def __init__(self, verb: str, module: str) -> None:
+        self._verb, self._module = verb, module
+
+    def __get__(self, node: Any, kind: Any = None) -> Any:
+        import_module(self._module)
+        return Verbs.__dict__[self._verb].__get__(node, kind)
+
+    def __call__(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__get__(node)(*args, **kwargs)
+
+
+def add_lazy_nodes(module: str) -> None:
+    """Name a module that defines nodes without a verb, so that `registered_nodes` knows them before their first use."""
+    _modules.append(module)
 
 
 def refuse_shadowing(cls: type[Any]) -> None:

@@ -6,11 +6,12 @@ They have the names and fields of Megatron-Energon's, so that code written for t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from energon_nodes.samples.sample import Sample
+
+if TYPE_CHECKING:
+    import torch  # two seconds, which preparing a dataset of these types need not pay
 
 __all__ = [
     "CaptioningSample",
@@ -32,6 +33,7 @@ class CaptioningSample(Sample):
     """Hold an image and what it shows.
 
     Example:
+        >>> import torch
         >>> CaptioningSample(__key__="a", image=torch.zeros(3, 4, 4), caption="a cat").caption
         'a cat'
 
@@ -49,6 +51,7 @@ class ImageSample(Sample):
     """Hold an image alone.
 
     Example:
+        >>> import torch
         >>> ImageSample(__key__="a", image=torch.zeros(3, 4, 4)).image.shape
         torch.Size([3, 4, 4])
 
@@ -64,6 +67,7 @@ class ImageClassificationSample(Sample):
     """Hold an image and its class.
 
     Example:
+        >>> import torch
         >>> ImageClassificationSample(__key__="a", image=torch.zeros(3, 4, 4), label=3).label
         3
 
@@ -98,6 +102,7 @@ class InterleavedSample(Sample):
     """Hold a document of texts and images, in their order.
 
     Example:
+        >>> import torch
         >>> sample = InterleavedSample(__key__="a", sequence=["A cat:", torch.zeros(3, 4, 4), "and a dog."])
         >>> [type(piece).__name__ for piece in sample.sequence]
         ['str', 'Tensor', 'str']
@@ -114,6 +119,7 @@ class SimilarityInterleavedSample(Sample):
     """Hold images and texts of a document with the similarity of each pair, from which their order can be made.
 
     Example:
+        >>> import torch
         >>> sample = SimilarityInterleavedSample(
         ...     __key__="a", images=[torch.zeros(3, 4, 4)], texts=["one", "two"], similarity_matrix=torch.rand(1, 2)
         ... )
@@ -142,6 +148,7 @@ class VQASample(Sample):
     """Hold an image, a question about it, and its answers.
 
     Example:
+        >>> import torch
         >>> VQASample(__key__="a", image=torch.zeros(3, 4, 4), context="What is it?", answers=["a cat"]).answers
         ['a cat']
 
@@ -163,6 +170,7 @@ class MultiChoiceVQASample(Sample):
     """Hold an image, a question about it, and answers to choose from.
 
     Example:
+        >>> import torch
         >>> sample = MultiChoiceVQASample(
         ...     __key__="a", image=torch.zeros(3, 4, 4), context="Is it a cat?", choices=["yes", "no"]
         ... )
@@ -210,6 +218,7 @@ class OCRSample(Sample):
     Boxes have shape (N, 4) or (N, 5), float: x, y, width, height, and perhaps a confidence.
 
     Example:
+        >>> import torch
         >>> sample = OCRSample(
         ...     __key__="a", image=torch.zeros(1, 8, 40), text="two words", words_boxes=torch.zeros(2, 4)
         ... )
@@ -248,6 +257,7 @@ class VQAOCRSample(Sample):
     """Hold an image, the text on it, and a question about both.
 
     Example:
+        >>> import torch
         >>> VQAOCRSample(__key__="a", image=torch.zeros(3, 4, 4), context="What does it say?", text="STOP").text
         'STOP'
 
