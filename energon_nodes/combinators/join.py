@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Literal, TypeVar, cast
 
 from energon_nodes.combinators.calls import check_function
+from energon_nodes.core import graph
 from energon_nodes.core.checks import check_size
 from energon_nodes.core.errors import SampleError, SkipSample
 from energon_nodes.core.fields import buffer, tuning
@@ -59,6 +60,12 @@ class Join(Node[Y]):
             raise ValueError("join needs a joiner where the sides have names: it gets their samples by keyword")
         for source in self.sources[1:]:
             source.check_lookup()
+            for node in graph.walk(source):
+                if getattr(node, "on_error", None) is not None:
+                    raise ValueError(
+                        f"{node!r} is on a side that join looks up, where its on_error is not asked: give it to "
+                        "the join, which decides about the whole sample"
+                    )
 
     def bound(self) -> None:
         # A type of samples says itself how it is made of others.
@@ -117,12 +124,17 @@ class Join(Node[Y]):
 
     def _add(self, side: int, mode: Nonmatch, rows: list[Any], names: Sequence[str], passes: Sequence[int]) -> None:
         source = self.sources[side]
-        found = source.lookup(names, passes)
+        try:
+            found = source.lookup(names, passes)
+        except Exception as error:
+            error.add_note(f"while join looked up samples in {self._name(side)}, {source!r}")
+            raise
         present = [number for number, key in enumerate(found) if key is not None]
         wanted = [key for key in found if key is not None]
         for number, value in zip(present, _restored(source, wanted), strict=True):
             if isinstance(rows[number], list):
                 if isinstance(value, Exception):
+                    value.add_note(f"in {self._name(side)} of the join, {source!r}")
                     rows[number] = value
                 else:
                     rows[number].append(value)
@@ -141,6 +153,9 @@ class Join(Node[Y]):
                     f'no sample with the key {names[number]!r} in {what} of the join, {source!r}; nonmatch="skip" '
                     'leaves such samples out, nonmatch="none" gives None for the missing one'
                 )
+
+    def _name(self, side: int) -> str:
+        return f"side {side}" if self.names is None else f"the side {self.names[side]!r}"
 
     def rebuild(self, name: str, keys: Sequence[Key]) -> Sequence[Any]:
         return self.source.restore_many(keys)
@@ -280,6 +295,8 @@ def _modes(
 ) -> tuple[Nonmatch, ...]:
     if isinstance(nonmatch, str):
         return (nonmatch,) * count
+    if not isinstance(nonmatch, (Mapping, list, tuple)):
+        raise ValueError(f'join needs nonmatch="error", "skip" or "none", or one for each side, got {nonmatch!r}')
     if isinstance(nonmatch, Mapping):
         unknown = [name for name in nonmatch if names is None or name not in names[1:]]
         if unknown:

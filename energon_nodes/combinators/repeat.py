@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
-from math import ceil, floor, inf, isinf
+from math import floor, inf, isinf
 from typing import Any, TypeVar
 
 from energon_nodes.core import graph
@@ -29,7 +30,8 @@ class Repeat(Node[X], verb="repeat"):
     in total, under any number of streams and in every pass. The part goes on where that of the pass before stopped, so
     over several passes all elements come equally often: `repeat(0.25)` goes through the source once in four passes.
     In a shuffled source a rest that is too short for one more part is given up, since the next pass could give the
-    same elements again: no element comes more than twice in a pass of `repeat(1.5)`.
+    same elements again: no element comes more than twice in a pass of `repeat(1.5)`. All streams of a loader together
+    give the same number in every pass; the share of one of them may differ by one from pass to pass.
 
     Without end means as long as there are elements: a stream without
     any ends, and so does one whose source gave none in a hundred passes in a row.
@@ -59,7 +61,6 @@ class Repeat(Node[X], verb="repeat"):
     taken: int = state(int)
     empty: int = state(int)
     place: Any = state(lambda: None, per_pass=False)  # of the source, in the pass of which parts are given
-    parts: int = state(int, per_pass=False)  # how many parts that pass has had
     whole: Any = state(lambda: None)  # of the source, behind its last whole pass, while a part is given
 
     def check(self) -> None:
@@ -68,6 +69,12 @@ class Repeat(Node[X], verb="repeat"):
         if self.n is not None and 0 < self.n < 1 and self.source.length(0, 1) is None:
             raise ValueError(
                 f"repeat({self.n}) needs a source of known length; {self.source!r} has none: use limit(...)"
+            )
+        length = self.source.length(0, 1)
+        if self.n is not None and 0 < self.n < 1 and length and not isinf(length) and floor(self.n * length) == 0:
+            raise ValueError(
+                f"repeat({self.n}) of the {int(length)} elements of {self.source!r} is not one element: use n=0 to "
+                f"leave them out, or n >= {1 / length:.3g}"
             )
 
     def run(self) -> Iterator[tuple[X, Key]]:
@@ -97,11 +104,11 @@ class Repeat(Node[X], verb="repeat"):
     def _part(self, quota: int) -> Iterator[tuple[X, Key]]:
         """Deliver the part of a pass that is due; `rewind` notes where it has stopped."""
         if self.place is not None and self.whole is None and not self.taken:
-            if self._has_another_part():
+            if self._begins_anew():
+                self.place = None
+            else:
                 self.whole = self.source.snapshot()  # a pass that has not begun
                 self._move(self.place)
-            else:
-                self.place, self.parts = None, 0
         while self.taken < quota:
             for pair in islice(self.source.pairs(), quota - self.taken):
                 self.taken += 1
@@ -110,34 +117,39 @@ class Repeat(Node[X], verb="repeat"):
                 if self.whole is None:
                     return
                 self._move(self.whole)
-                self.whole, self.place, self.parts = None, None, 0
+                self.whole, self.place = None, None
 
-    def _has_another_part(self) -> bool:
-        """Return whether the pass that parts are taken from goes on, in all streams alike.
+    def _begins_anew(self) -> bool:
+        """Return whether the part is the first of a pass of the source, in all streams alike.
 
-        In another pass a shuffled source may give an element to another stream.
+        Only where the source is shuffled: what is not goes round.
         """
-        if not any(node.draws_random() for node in graph.walk(self.source)):
-            return True  # it goes round
-        streams = self.context.streams
-        lengths = [self.source.length(stream, streams) for stream in range(streams)]
-        if any(length is None for length in lengths):
-            return self.seen >= (self.parts + 1) * self._quota(self.context.stream, streams)
-        quotas = [self._quota(stream, streams) for stream in range(streams)]
-        return all((length or 0) >= (self.parts + 1) * quota for length, quota in zip(lengths, quotas, strict=True))
+        if not self._is_shuffled():
+            return False
+        lengths = self._lengths(self.context.streams)
+        total = self.seen if lengths is None else sum(lengths)
+        size = floor(self._fraction() * total)
+        return size == 0 or self.epoch % (total // size) == 0
 
     def rewind(self) -> None:
         self.stop()
         if self.n is not None:
-            began = self.done + 1 > self.n > self.done and (self.taken or self.whole is not None)
-            if began and all(node.passes_apart for node in graph.walk(self.source)):
-                self.place = self.source.snapshot()
-                self.parts += 1
-                if self.whole is not None:
-                    self._move(self.whole)
-            for _ in range(self.done, ceil(self.n) - 1):  # left early: all streams begin the same pass of the source
+            whole, part = floor(self.n), self.n % 1 > 0
+            began = part and self.done == whole and (self.taken > 0 or self.whole is not None)
+            for _ in range(self.done, whole - (not part)):  # left early: all streams begin the same pass of the source
                 self.source.rewind()
+            if part and not self.fixed and all(node.passes_apart for node in graph.walk(self.source)):
+                self._note_place(began)
         super().rewind()
+
+    def _note_place(self, began: bool) -> None:
+        """Note where the next part goes on; a stream without a share of this one goes on in the same pass as others."""
+        if began:
+            self.place = self.source.snapshot()
+            if self.whole is not None:
+                self._move(self.whole)
+        elif self.place is None or self._begins_anew():
+            self.place = self.source.snapshot()
 
     def _move(self, place: Any) -> None:
         """Put the source to a place; what its nodes have dropped stays counted."""
@@ -157,13 +169,30 @@ class Repeat(Node[X], verb="repeat"):
         return True
 
     def _quota(self, stream: int, streams: int) -> int:
-        """Return this stream's part of the last, fractional repetition; the parts add up exactly."""
-        fraction = Fraction(self.n or 0).limit_denominator(1_000_000) % 1  # 2.3 is 23/10, not a bit less
-        before = [self.source.length(other, streams) for other in range(stream + 1)]
-        if any(length is None for length in before):
-            return floor(fraction * self.seen)
-        total = sum(length for length in before if length is not None)
-        return floor(fraction * total) - floor(fraction * (total - (before[-1] or 0)))
+        """Return what a stream has of the last, fractional repetition of this pass.
+
+        The elements of a pass of the source are thought of as in turns of the streams, and the parts are stretches of
+        that, one behind the other: all streams together have the same number in every pass.
+        """
+        lengths = self._lengths(streams)
+        if lengths is None:
+            return floor(self._fraction() * self.seen)
+        total = sum(lengths)
+        size = floor(self._fraction() * total)
+        if not size:
+            return 0
+        start = self.epoch % (total // size) * size if self._is_shuffled() else self.epoch * size % total
+        return _share(lengths, stream, start + size) - _share(lengths, stream, start)
+
+    def _fraction(self) -> Fraction:
+        return Fraction(self.n or 0).limit_denominator(1_000_000) % 1  # 2.3 is 23/10, not a bit less
+
+    def _lengths(self, streams: int) -> list[int] | None:
+        lengths = [self.source.length(stream, streams) for stream in range(streams)]
+        return None if any(length is None for length in lengths) else [int(length or 0) for length in lengths]
+
+    def _is_shuffled(self) -> bool:
+        return any(node.draws_random() for node in graph.walk(self.source))
 
     def length(self, stream: int, streams: int) -> float | None:
         below = self.source.length(stream, streams)
@@ -172,6 +201,24 @@ class Repeat(Node[X], verb="repeat"):
         if below is None or isinf(below):
             return below if self.n else 0
         return below * floor(self.n) + (self._quota(stream, streams) if self.n % 1 else 0)
+
+
+def _share(lengths: Sequence[int], stream: int, count: int) -> int:
+    """Return how many of the first `count` elements a stream has, when streams of these lengths take turns.
+
+    Example:
+        >>> [_share([3, 1, 2], 0, count) for count in range(8)]
+        [0, 1, 1, 1, 2, 2, 3, 4]
+    """
+    rounds, count = divmod(count, sum(lengths))
+
+    def within(turns: int) -> int:
+        return sum([min(length, turns) for length in lengths])
+
+    turns = bisect_right(range(max(lengths) + 1), count, key=within) - 1
+    left = count - within(turns)  # so many streams have one turn more
+    before = sum([length > turns for length in lengths[:stream]])
+    return rounds * lengths[stream] + min(lengths[stream], turns) + (lengths[stream] > turns and before < left)
 
 
 def _is_number(value: object) -> bool:

@@ -189,6 +189,25 @@ def test_what_cannot_be_joined_is_refused_when_the_pipeline_is_built() -> None:
         next(en.items([1]).join(TEXTS))
 
 
+def test_what_goes_wrong_on_a_side_says_on_which() -> None:
+    def broken(sample: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken") as caught:
+        next(en.joined({"image": IMAGES, "text": TEXTS.map(broken)}, joiner=lambda image, text: image))
+    assert any("in the side 'text' of the join" in note for note in caught.value.__notes__)
+    with pytest.raises(en.SampleError, match="both have the key 'a'") as caught_duplicate:
+        next(IMAGES.join(en.items(samples("aba", "txt"))))
+    assert any("looked up samples in side 1" in note for note in caught_duplicate.value.__notes__)
+
+
+def test_an_error_policy_on_a_side_is_refused() -> None:
+    with pytest.raises(ValueError, match="is on a side that join looks up, where its on_error is not asked"):
+        IMAGES.join(TEXTS.map(dict, on_error="skip"))
+    with pytest.raises(ValueError, match="or one for each side, got None"):
+        IMAGES.join(TEXTS, nonmatch=None)  # type: ignore[arg-type]
+
+
 def test_lengths_are_those_of_the_first_side() -> None:
     assert len(IMAGES.join(TEXTS)) == 4
     with pytest.raises(TypeError, match=r"length .* is not known"):

@@ -56,7 +56,7 @@ def test_one_and_a_half_passes_over_nine_samples_are_thirteen_in_every_epoch(str
         assert sum(seen.values()) == 13
 
 
-@pytest.mark.parametrize(("count", "n"), [(9, 0.5), (10, 2.3), (7, 1 / 3), (1, 0.9), (100, 0.29), (9, 3), (9, 4 / 3)])
+@pytest.mark.parametrize(("count", "n"), [(9, 0.5), (10, 2.3), (7, 1 / 3), (100, 0.29), (9, 3), (9, 4 / 3)])
 def test_the_count_is_global_under_several_streams(count: int, n: float) -> None:
     check_counts(lambda: en.items(range(count)).repeat(n), floor(round(count * n, 6)))
 
@@ -96,3 +96,25 @@ def test_less_than_a_pass_of_unknown_length_is_refused() -> None:
 def test_a_part_of_an_epoch_that_goes_on_by_itself_comes_from_where_the_stream_stands() -> None:
     node = en.items(range(100)).epochize(3).repeat(1.5)
     assert [list(node) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "streams"), [(10, 0.3, 4), (100, 0.1, 64), (10, 1.25, 3), (9, 1.5, 3), (7, 0.5, 12)]
+)
+def test_every_element_comes_equally_often_under_any_number_of_streams(count: int, n: float, streams: int) -> None:
+    loader = en.items(range(count)).repeat(n).loader(streams=streams)
+    seen: Counter[int] = Counter()
+    passes = 4 * count
+    for _ in range(passes):
+        values = list(loader)
+        assert len(values) == int(n * count)
+        seen.update(values)
+    assert max(seen.values()) - min(seen[number] for number in range(count)) <= 1 + streams // count
+
+
+def test_a_fraction_that_is_no_element_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"repeat\(0.05\) of the 10 elements of .* is not one element"):
+        en.items(range(10)).repeat(0.05)
+    with pytest.raises(ValueError, match="is not one element"):
+        en.blend_epochized({en.items(range(6)): 0.01, en.items("ab"): 1})
+    assert list(en.items([]).repeat(0.05)) == []

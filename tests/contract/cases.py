@@ -312,8 +312,9 @@ CASES = [
     Case("skip: all", lambda: numbers(9).skip(100), once=True, total=0),
     Case("skip: and limit", lambda: numbers().skip(4).limit(10).batch(2)),
     Case("repeat: twice", lambda: numbers(9, shuffle=True).repeat(2), once=True, total=18),
-    Case("repeat: one and a half times", lambda: numbers(9, shuffle=True).repeat(1.5), total=13),
-    Case("repeat: a third", lambda: numbers(10).repeat(1 / 3), total=3),
+    # The share that a stream has of a part of a pass differs by one from pass to pass; the total does not.
+    Case("repeat: one and a half times", lambda: numbers(9, shuffle=True).repeat(1.5), total=13, lengths=False),
+    Case("repeat: a third", lambda: numbers(10).repeat(1 / 3), total=3, lengths=False),
     Case("repeat: not at all", lambda: numbers(9).repeat(0), once=True, total=0),
     Case("repeat: without end", lambda: numbers(7, shuffle=True).repeat()),
     Case("repeat: one and a half times what is left", lambda: numbers(9).filter(f.odd).repeat(1.5)),
@@ -562,14 +563,23 @@ CASES = [
     Case(
         "blend: so many times each, spread evenly",
         lambda: en.blend_epochized({numbers(5): 2.5, numbers(3, shuffle=True): 1}, mixing="smooth"),
+        lengths=False,
         total=15,
     ),
-    Case("blend: so many times each", lambda: en.blend_epochized({numbers(5, shuffle=True): 2.5, numbers(3): 1})),
+    Case(
+        "blend: so many times each",
+        lambda: en.blend_epochized({numbers(5, shuffle=True): 2.5, numbers(3): 1}),
+        lengths=False,
+    ),
     Case(
         "blend: of batches",
         lambda: numbers(9, shuffle=True).mix_batches(numbers(8).map(f.double), size=2, weights=[2, 1]),
     ),
-    Case("repeat: a third, several passes of parts", lambda: numbers(8, shuffle=True).shuffle(3).repeat(0.3)),
+    Case(
+        "repeat: a third, several passes of parts",
+        lambda: numbers(8, shuffle=True).shuffle(3).repeat(0.3),
+        lengths=False,
+    ),
     Case("blend: with a seed of its own", lambda: en.blend(numbers(5), numbers(6), seed=4), once=True, total=11),
     # ---- deep
     Case(
