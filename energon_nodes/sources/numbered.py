@@ -92,6 +92,7 @@ class Numbered(Node[dict[str, Any]], abstract=True):
             wants=self.wants(),
             first=self.first,
             scattered=self.shuffled and self.length_used < 50 * self.parallel_sequences,
+            soon=self.taken > 0 or self.epoch == 0,
         )
         for indices, (samples, clean) in batches:
             epochs = self._epochs(order, len(indices))

@@ -54,6 +54,7 @@ def read_batches(
     wants: PartFilter | None = None,
     first: int = 0,
     scattered: bool = False,
+    soon: bool = True,
 ) -> Iterator[Batch]:
     """Read the elements `start` to `stop - 1` of a stream, group by group.
 
@@ -74,6 +75,7 @@ def read_batches(
         wants: Tells which parts are read; None for all.
         first: What is added to an index to make it global.
         scattered: Whether neighbours in the stream mostly are not neighbours in the shards.
+        soon: Whether somebody waits for the first sample, so that the first group is small.
 
     Returns:
         The groups, in order.
@@ -82,7 +84,8 @@ def read_batches(
         DatasetError: An index cannot be read.
     """
     remote = is_url(shards.root)
-    upcoming = _Indices(indices, start, stop, first, _SCATTERED_SAMPLES if scattered or remote else _SAMPLES)
+    count = _SCATTERED_SAMPLES if scattered or remote else _SAMPLES
+    upcoming = _Indices(indices, start, stop, first, count, min(count, _FIRST_SAMPLES) if soon else count)
     if not remote:
         while (wanted := upcoming.peek()) is not None:
             batch = _read(shards, wanted, wants, _BYTES)
@@ -113,11 +116,17 @@ class _Indices:
     """Compute the indices of a stream in large blocks and hand them out in groups."""
 
     def __init__(
-        self, indices: Callable[[int, int], NDArray[np.int64]], start: int, stop: int, first: int, count: int
+        self,
+        indices: Callable[[int, int], NDArray[np.int64]],
+        start: int,
+        stop: int,
+        first: int,
+        count: int,
+        begin: int,
     ) -> None:
         self._indices = indices
         self._first = first
-        self._count, self._later = min(count, _FIRST_SAMPLES), count
+        self._count, self._later = begin, count
         self._next, self._stop = start, stop
         self._size = count  # the first block is small: a resume should not wait for indices it may not need
         self._block = np.zeros(0, np.int64)
