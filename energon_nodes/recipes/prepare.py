@@ -22,6 +22,8 @@ from energon_nodes.storage.splits import parse_rule
 
 __all__ = ["prepare"]
 
+_RESERVED = ("split.yaml", "split.json", "prepared.json", "keys.table")
+
 
 def prepare(
     path: PathLike,
@@ -73,7 +75,8 @@ def prepare(
         split: How shards are divided into parts: three numbers for train, val and test, as a sequence or as text such
             as `"8,1,1"`; a mapping of names to numbers; a mapping of names to patterns, which are regular expressions
             that must fit the beginning of a shard's name (braces in them are expanded first); or the path of a file
-            in the format of `split.yaml`. None keeps the split that is there, and else puts all shards into "train".
+            in the format of `split.yaml`. None keeps the split that is there, one that was written by hand before
+            the folder was prepared too, and else puts all shards into "train".
         exclude: Regular expressions: a shard is left out where one fits anywhere in its name.
         shuffle: Mix the shards before they are divided; they stay mixed in their part.
         seed: The seed for this. The mixed order is that of Megatron-Energon for the same seed.
@@ -88,8 +91,11 @@ def prepare(
             media are, "header" of those that begin so too, "glob:*.jpg,*.png" of those that a pattern fits. None keeps
             what an earlier run has stored.
         update: Index only shards that are new or were changed since the last time, and keep what that was told. New
-            shards go where the ratios or patterns of the split say.
-        overwrite: Prepare a dataset that is prepared already.
+            shards go where the ratios or patterns of the split say. A shard counts as changed when its size or its
+            time of change is another one.
+        overwrite: Prepare a dataset that is prepared already. Split and dataset file stay as they are where `split`
+            and `sample_type` are None. A split file that somebody wrote into a folder that was never prepared, and
+            that does not fit its shards, is replaced.
         index_only: Make only indices anew, of the shards that `.info.json` lists.
         executor: Where shards are indexed: any `concurrent.futures.Executor`, such as the one of a Dask cluster or an
             MPI pool; the workers need this library and the shards under the same path. None takes processes of
@@ -110,6 +116,8 @@ def prepare(
         OSError: Files cannot be read or written.
     """
     root = paths.folder(path)
+    if not root:
+        raise ValueError("prepare needs the path of a folder or of a .jsonl file, got an empty one")
     if root.endswith(".jsonl"):
         given = {"split": split, "exclude": exclude, "shuffle": shuffle, "sample_type": sample_type}
         given |= {"field_map": field_map, "sample_loader": sample_loader, "part_filter": part_filter}
@@ -133,6 +141,11 @@ def prepare(
         check_size("prepare", "workers", workers, 1)
     if not dataset_yaml.endswith(".yaml") or "/" in dataset_yaml:
         raise ValueError(f"dataset_yaml must be the name of a .yaml file in {META_FOLDER}, got {dataset_yaml!r}")
+    if dataset_yaml.startswith((".", "index.")) or dataset_yaml in _RESERVED:
+        raise ValueError(
+            f"dataset_yaml={dataset_yaml!r} is the name of another file of {META_FOLDER}: give the dataset file a "
+            "name of its own, such as 'captions.yaml'"
+        )
     if update and overwrite:
         raise ValueError("update keeps what did not change, and overwrite makes all of it anew: say one of them")
     work = Work(executor, workers, progress)
@@ -154,7 +167,7 @@ def prepare(
             f"{root} is prepared already: say update=True to index what changed, overwrite=True to prepare all of it "
             "again, or index_only=True to make its indices anew"
         )
-    plan = plan_shards(root, rule, exclude, shuffle, seed, sample_type, sample, dataset_yaml, update)
+    plan = plan_shards(root, rule, exclude, shuffle, seed, sample_type, sample, dataset_yaml, update, overwrite)
     plan.media = None if media is None else MediaFilter.parse(media)
     prepared = carry_out(plan, dataset_yaml, work)
     if media is None:

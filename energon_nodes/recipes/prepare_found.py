@@ -225,10 +225,25 @@ def _shown(shards: Iterator[IndexedShard], sizes: dict[str, int], progress: bool
             yield shard
 
 
+def _lines(troubles: list[Trouble]) -> list[str]:
+    """Return a line for each reason in each shard: places with one reason, as those of a key, are one problem."""
+    places: dict[tuple[str, str], list[Trouble]] = {}
+    for trouble in troubles:
+        places.setdefault((trouble.shard, trouble.reason), []).append(trouble)
+    lines: list[str] = []
+    for (shard, reason), found in places.items():
+        offsets = [str(trouble.offset) for trouble in found if trouble.offset is not None]
+        if len(offsets) < 2:
+            lines.append(f"  {found[0]}")
+        else:
+            lines.append(f"  shard {shard} at bytes {', '.join(offsets[:-1])} and {offsets[-1]}: {reason}")
+    return lines
+
+
 def _check(plan: Plan, found: Found) -> None:
     """Raise if the shards cannot be prepared; note what may be wrong."""
     if found.troubles:
-        lines = [f"  {trouble}" for trouble in found.troubles]
+        lines = _lines(found.troubles)
         if found.more_troubles:
             lines.append(f"  and {found.more_troubles:,} more places in these shards")
         shards = len({trouble.shard for trouble in found.troubles})

@@ -11,6 +11,7 @@ from typing import Any
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.core.spelling import listed
+from energon_nodes.recipes.prepare_fields import try_fields
 from energon_nodes.recipes.prepare_types import SampleFile, sample_file
 from energon_nodes.samples.media import MediaFilter
 from energon_nodes.storage import paths
@@ -101,6 +102,7 @@ def plan_shards(
     sample: Mapping[str, Any],
     dataset_yaml: str,
     update: bool,
+    overwrite: bool = False,
 ) -> Plan:
     """Plan to prepare all shards of a folder.
 
@@ -120,6 +122,7 @@ def plan_shards(
         sample: The other arguments of `sample_file`.
         dataset_yaml: The name of the dataset file.
         update: Whether what an earlier run was told still holds.
+        overwrite: Whether a split file of a folder that was never prepared may be replaced if it fits no longer.
 
     Raises:
         DatasetError: Nothing is there, or the settings do not fit what is there.
@@ -139,7 +142,10 @@ def plan_shards(
     mixed = list(names)
     if shuffle:
         Random(seed).shuffle(mixed)
-    plan.split = _split_of(plan, mixed, rule)
+    if rule is None and old is None and paths.exists(split_file(root)):
+        plan.split = _split_of_others(plan, mixed, found, overwrite)
+    else:
+        plan.split = _split_of(plan, mixed, rule)
     config = paths.join(root, f"{META_FOLDER}/{dataset_yaml}")
     if sample_type is not None:
         plan.sample_file = sample_file(root, sample_type, **sample)
@@ -149,6 +155,8 @@ def plan_shards(
         given = listed([name for name, value in sample.items() if value is not None])
         raise ValueError(f"{config} exists and would be kept, so {given} would do nothing: give the sample_type too")
     plan.versions = _versions(root, names)
+    if plan.sample_file is not None:
+        plan.warnings += try_fields(root, names, plan.sample_file)
     return plan
 
 
@@ -171,6 +179,9 @@ def _split_of(plan: Plan, names: Sequence[str], rule: Rule | None) -> Split:
     if rule is None:
         return _kept_split(plan, names)
     split = rule.divide(names)
+    place = split_file(plan.root)
+    if plan.old is None and paths.exists(place) and _differs(place, split):
+        plan.warnings.append(f"{place}, which was there before the dataset was prepared, is replaced")
     if isinstance(rule, Ratios):
         shares = {part: float(ratio) for part, ratio in rule.ratios.items()}
         plan.warnings += [
@@ -178,18 +189,72 @@ def _split_of(plan: Plan, names: Sequence[str], rule: Rule | None) -> Split:
             for part, shards in split.parts.items()
             if not shards and shares[part]
         ]
+    _warn_of_places(plan, split, names)
+    return split
+
+
+def _differs(place: str, split: Split) -> bool:
+    try:
+        return read_lists(place) != split
+    except DatasetError:
+        return True
+
+
+def _warn_of_places(plan: Plan, split: Split, names: Sequence[str]) -> None:
+    """Warn of shards that are in no part of the split, and of those that are in several."""
     left_over = set(names).difference(*split.parts.values())
     if left_over:
         plan.warnings.append(
             f"{len(left_over)} of {len(names)} shards are in no part of the split: {listed(sorted(left_over)[:5])}"
         )
+    holders: dict[str, list[str]] = {}
+    for part, shards in split.parts.items():
+        for shard in shards:
+            holders.setdefault(shard, []).append(part)
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for shard, parts in holders.items():
+        if len(parts) > 1:
+            shared.setdefault(tuple(parts), []).append(shard)
+    for parts, shards in shared.items():
+        which = f"{len(shards)} shards are" if len(shards) > 1 else "a shard is"
+        more = f" and {len(shards) - 5} more" if len(shards) > 5 else ""
+        plan.warnings.append(
+            f"{which} in several parts of the split ({' and '.join(map(repr, parts))}), so the samples of one part "
+            f"leak into the other: {', '.join(map(repr, shards[:5]))}{more}"
+        )
+
+
+def _split_of_others(plan: Plan, names: Sequence[str], found: Sequence[str], overwrite: bool) -> Split:
+    """Return the split of a file that lies in a folder that was never prepared: somebody wrote it by hand."""
+    place = split_file(plan.root)
+    try:
+        there = read_lists(place)
+        gone = sorted({name for shards in there.parts.values() for name in shards} - set(found))
+        problem = f"{place} names the shards {listed(gone[:5])}, which do not exist" if gone else ""
+        if not problem and not any(there.parts.values()):
+            problem = f"{place} has no shard in any part"
+    except DatasetError as error:
+        there, problem = Split({}), str(error)
+    if problem and overwrite:
+        plan.warnings.append(f"{problem}; it is replaced, and all shards are put into 'train'")
+        return _kept_split(plan, names)
+    if problem:
+        raise DatasetError(
+            f"{problem}. The file was there before the dataset was prepared, so it is not replaced unasked: correct "
+            "or remove it, say split= to divide the shards in another way, or overwrite=True to replace it"
+        )
+    known = set(names)
+    parts = {part: [name for name in shards if name in known] for part, shards in there.parts.items()}
+    split = Split(parts, there.exclude)
+    plan.warnings.append(f"the split of {place}, which was there before the dataset was prepared, is kept")
+    _warn_of_places(plan, split, [name for name in names if name not in there.exclude])
     return split
 
 
 def _kept_split(plan: Plan, names: Sequence[str]) -> Split:
     """Return the split that is there, without shards that are gone, and with those that are new."""
     place = split_file(plan.root)
-    if plan.old is None or not paths.exists(place):
+    if plan.old is None or not paths.exists(place):  # one of a folder that was never prepared is looked at before
         plan.rule = Ratios({"train": 1, "val": 0, "test": 0})
         return plan.rule.divide(names)
     before, known = read_lists(place), set(names)

@@ -33,6 +33,7 @@ class SampleFile:
         text: Its content.
         field_map: The access for each field.
         parts: The parts that it lists, in `part_filter`.
+        kind: The name of the type of the samples.
 
     Example:
         >>> SampleFile("", {"text": "txt"}).problem({"text": 4}, 4)
@@ -42,6 +43,7 @@ class SampleFile:
     text: str
     field_map: Mapping[str, str] | None = None
     parts: tuple[str, ...] = ()
+    kind: str = "Sample"
 
     def problem(self, parts: Mapping[str, int], samples: int) -> str | None:
         """Return why no sample at all could be made of these parts, or None.
@@ -150,7 +152,7 @@ def sample_file(
         part_filter=part_filter,
         subflavors=subflavors,
     )
-    return SampleFile(text, field_map, listed_parts)
+    return SampleFile(text, field_map, listed_parts, kind.__name__)
 
 
 def _class_of(sample_type: Any) -> type[Any]:

@@ -13,6 +13,7 @@ from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import paths
 from energon_nodes.storage.metadata import expand
 from energon_nodes.storage.remote import ask
+from energon_nodes.storage.tar import BLOCK, TarError, compression_of, next_member
 
 __all__ = ["SUFFIXES", "Found", "PathLike", "find_shards"]
 
@@ -67,12 +68,14 @@ def find_shards(path: PathLike | Iterable[PathLike], suffixes: tuple[str, ...] =
     if isinstance(path, str | os.PathLike):
         text = paths.local(path)
         if not text:
-            raise DatasetError("shards needs a path, got an empty one")
+            raise DatasetError("the path is empty: name a folder, a tar or a pattern")
         if not _is_pattern(text) and paths.is_dir(text):
             root = paths.folder(text)
             names = paths.list_files(root, suffixes)
             if not names:
-                raise DatasetError(f"no shards (*{suffixes[0]}) in the folder {text} or below it")
+                raise DatasetError(
+                    f"no shards (*{suffixes[0]}) in the folder {text} or below it{_lines(root, suffixes)}"
+                )
             return Found(root, tuple(names))
         files = _files(text, suffixes)
     else:
@@ -111,9 +114,38 @@ def _files(text: str, suffixes: tuple[str, ...]) -> list[str]:
         if not matched:
             raise DatasetError(f"no file matches {name!r}{_nearest(name, suffixes)}")
         files += sorted((match for match in matched if not paths.is_dir(match)), key=lambda match: match.split("/"))
+    if suffixes is SUFFIXES:
+        for file in files:
+            if not file.endswith(SUFFIXES):
+                _check_is_tar(file)
     if len(files) == 1 and not paths.exists(files[0]):
         raise DatasetError(f"{files[0]} does not exist{_nearest(files[0], suffixes)}")
     return files
+
+
+def _check_is_tar(file: str) -> None:
+    """Raise if neither the name nor the first bytes of a file are those of a tar."""
+    if not paths.exists(file) or paths.is_dir(file):  # reported by whoever opens it
+        return
+    head = paths.read_range(file, 0, BLOCK)
+    try:
+        next_member(lambda offset, size: head if offset == 0 else paths.read_range(file, offset, offset + size), 0)
+    except TarError:
+        packed = file.rpartition(".")[0] if compression_of(head) is not None else ""
+        hint = f"; it is compressed ({compression_of(head)}): decompress it first" if packed else ""
+        raise DatasetError(f"{file} is neither a tar nor a .jsonl file{hint}") from None
+
+
+def _lines(root: str, suffixes: tuple[str, ...]) -> str:
+    """Return what to do with a folder that has JSON lines and no shards."""
+    found = paths.list_files(root, (".jsonl",)) if suffixes is SUFFIXES else ()
+    if not found:
+        return ""
+    counted = f"{len(found)} files of JSON lines" if len(found) > 1 else "a file of JSON lines"
+    return (
+        f"; it has {counted}, and these are prepared, checked and shown one by one: name one, as in "
+        f"{paths.join(root, found[0])} (energon_nodes.jsonl reads the whole folder)"
+    )
 
 
 def _nearest(name: str, suffixes: tuple[str, ...]) -> str:

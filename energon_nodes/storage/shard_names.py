@@ -10,10 +10,26 @@ from fnmatch import fnmatchcase
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.core.spelling import listed
 
-__all__ = ["check_shard_names", "collapse", "nearest_shards"]
+__all__ = ["check_shard_names", "collapse", "is_writable", "nearest_shards"]
 
 _NUMBER = re.compile(r"([0-9]+)")
 _UNWRITABLE = re.compile(r"[{}\\\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def is_writable(name: str) -> bool:
+    """Tell whether a split file can hold the name of a shard.
+
+    Example:
+        >>> is_writable("a/0.tar"), is_writable("{0}.tar")
+        (True, False)
+
+    Args:
+        name: The name.
+
+    Returns:
+        False where it has braces or backslashes, which split files give a meaning, or is no text.
+    """
+    return _UNWRITABLE.search(name) is None
 
 
 def check_shard_names(names: Iterable[str]) -> None:
@@ -32,7 +48,7 @@ def check_shard_names(names: Iterable[str]) -> None:
     Raises:
         DatasetError: Names have braces or backslashes, which split files give a meaning, or are no text.
     """
-    wrong = [name for name in names if _UNWRITABLE.search(name)]
+    wrong = [name for name in names if not is_writable(name)]
     if wrong:
         raise DatasetError(
             f"the shard names {listed(wrong)} hold braces, backslashes, control characters or bytes that are no "

@@ -24,7 +24,7 @@ PARTS = ("train", "val", "test")
 """The names of the parts where a split gives three numbers and no names."""
 
 _NUMBERS = re.compile(r"\s*[0-9.]+(\s*[,:/]\s*[0-9.]+)*\s*")
-_SIGNED = re.compile(r"[-+\d.\s]+(?:[,:/][-+\d.\s]+)+")
+_SIGNED = re.compile(r"(?:[-+\d.\s]|nan|inf)+(?:[,:/](?:[-+\d.\s]|nan|inf)+)+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Ratios:
                 # As it is written in decimal: 0.1 is a tenth, whatever its binary form is.
                 shares[part] = Fraction(str(ratio))
             except (ValueError, ZeroDivisionError):
-                raise ValueError(f"a split needs numbers for its shares, got {part}: {ratio!r}") from None
+                raise ValueError(f"a share of a split must be a number of at least 0, got {part}: {ratio!r}") from None
             if shares[part] < 0:
-                raise ValueError(f"a split needs shares >= 0, got {part}: {ratio!r}")
+                raise ValueError(f"a share of a split must be at least 0, got {part}: {ratio!r}")
         total = sum(shares.values())
         if not total:
             raise ValueError(f"a split needs a share above 0, got {dict(self.ratios)!r}")
@@ -283,7 +283,7 @@ def read_lists(path: str) -> Split:
 
 def _from_file(path: str) -> Rule:
     if _SIGNED.fullmatch(path):
-        raise ValueError(f"split needs shares of at least 0, got {path!r}")
+        raise ValueError(f"a share of a split must be a number of at least 0, got {path!r}")
     if not path.endswith((".yaml", ".json")):
         raise ValueError(
             f"split={path!r} is neither three numbers such as '8,1,1' nor the path of a .yaml or .json file; patterns "

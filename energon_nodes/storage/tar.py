@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 BLOCK = 512
+EMPTY = "the file is empty (0 bytes), as when writing it was broken off: write it anew, or remove it"
 NO_END = "the file ends here, without the end-of-archive mark (two blocks of zeros)"
 _LONGEST_NAME = 1 << 20
 _ENCODING = ("utf-8", "surrogateescape")
@@ -235,7 +236,7 @@ def _check(block: bytes, offset: int) -> int | None:
     """Return the type of a header block, None for a block of zeros; raise for anything else."""
     if len(block) < BLOCK:
         if len(block) == 0:
-            raise TarError(offset, NO_END)
+            raise TarError(offset, NO_END if offset else EMPTY)
         if not block.strip(b"\0"):
             return None
         raise TarError(offset, f"the file ends at byte {offset + len(block)}, inside a header")

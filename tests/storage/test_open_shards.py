@@ -1,3 +1,4 @@
+import gzip
 import logging
 import os
 import pickle
@@ -275,3 +276,14 @@ def test_a_place_is_found_by_index(folder: Path):
     assert shards.locate(12).offset == shards.locate(2).offset
     with pytest.raises(IndexError):
         shards.locate(30)
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.yaml", b"a: 1\n"), ("x.jsonl.gz", gzip.compress(b"{}\n")), ("x", b"")])
+def test_a_file_that_is_no_tar_by_name_and_bytes_is_refused(tmp_path: Path, name: str, data: bytes):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DatasetError, match=r"neither a tar nor a \.jsonl file"):
+        open_shards(tmp_path / name)
+
+
+def test_a_tar_of_any_name_is_opened(tmp_path: Path):
+    assert open_shards(write_tar(tmp_path / "data.bin", [("a.txt", b"1")])).count == 1

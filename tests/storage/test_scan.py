@@ -57,7 +57,7 @@ def test_an_empty_shard_has_no_samples_and_no_problem(tmp_path: Path):
 def test_a_file_of_no_bytes_is_a_problem(tmp_path: Path):
     path = tmp_path / "0.tar"
     path.write_bytes(b"")
-    assert "without the end-of-archive mark" in scan_shard(str(path)).problems[0][1]
+    assert "the file is empty (0 bytes)" in scan_shard(str(path)).problems[0][1]
 
 
 def test_a_cut_inside_a_payload_leaves_the_samples_before_it(tmp_path: Path):

@@ -115,9 +115,11 @@ def test_a_split_is_taken_from_a_file(tmp_path: Path) -> None:
         ({"train": 1, "val": "x"}, "a number for every part"),
         ({"train": []}, "a number for every part"),
         ({"": 1}, "part names"),
-        ({"train": -1}, ">= 0"),
+        ({"train": -1}, "at least 0"),
         ("0,0,0", "above 0"),
-        ({"train": float("nan")}, "needs numbers"),
+        ({"train": float("nan")}, "at least 0"),
+        ("nan,1,1", "a share of a split must be a number of at least 0"),
+        ("1,-2,3", "a share of a split must be a number of at least 0"),
     ],
 )
 def test_other_splits_are_refused(split: object, message: str) -> None:

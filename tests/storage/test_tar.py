@@ -179,7 +179,7 @@ def test_a_block_with_a_right_sum_and_a_wrong_magic_is_no_header():
             "between a long-name header",
         ),
         (header(b"././@LongLink", b"77777777777\0", b"L"), "longer than any name"),
-        (b"", "without the end-of-archive mark"),
+        (b"", "the file is empty"),
         (header(b"p", b"%011o\0" % 11, b"x") + b"5x path=a\n\n".ljust(512, b"\0") + header(), "PAX header is damaged"),
         (header(b"p", b"%011o\0" % 13, b"g") + b"13 path=a.tx\n".ljust(512, b"\0") + header(), "global header"),
     ],
