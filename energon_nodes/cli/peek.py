@@ -13,7 +13,7 @@ from energon_nodes.storage.discovery import find_shards
 from energon_nodes.storage.jsonl_index import RecordScan, scan_records
 from energon_nodes.storage.metadata import is_prepared, read_info
 from energon_nodes.storage.open_shards import open_shards
-from energon_nodes.storage.runs import Part, Runs
+from energon_nodes.storage.runs import Part, Run, Runs
 from energon_nodes.storage.shard_set import ShardSet
 from energon_nodes.storage.tar import TarError
 
@@ -34,7 +34,7 @@ class Glance:
         index: Its number, counted from the first one that could be looked at; None where it was found by key.
         offset: Its first byte.
         key: Its key.
-        parts: Where its parts lie; of a name that stands twice the last one counts, as for readers.
+        parts: Where its parts lie.
         error: Why it cannot be read.
     """
 
@@ -155,11 +155,17 @@ def _first(path: str, shard: str, index: int, offset: int) -> Glance:
         return Glance(path, shard, index, offset, "", (), f"it cannot be read: {reason} (see lint)")
     if run is None:
         return Glance(path, shard, index, offset, "", (), "there is no sample: the index is out of step (see lint)")
-    return Glance(path, shard, index, run.start, run.key, _last_of_each(run.parts))
+    return _of_run(path, shard, index, run)
 
 
-def _last_of_each(parts: Sequence[Part]) -> tuple[Part, ...]:
-    return tuple({part.name: part for part in parts}.values())
+def _of_run(path: str, shard: str, index: int, run: Run) -> Glance:
+    parts = {part.name: part for part in run.parts}
+    error = None
+    if len(parts) < len(run.parts):
+        seen: set[str] = set()
+        twice = next(part.name for part in run.parts if part.name in seen or seen.add(part.name))
+        error = f"it cannot be read: the part {twice!r} stands twice in it (see lint)"
+    return Glance(path, shard, index, run.start, run.key, tuple(parts.values()), error)
 
 
 def _of_tars(root: str, names: Sequence[str]) -> Iterator[Glance]:
@@ -168,7 +174,7 @@ def _of_tars(root: str, names: Sequence[str]) -> Iterator[Glance]:
         path = paths.join(root, name)
         try:
             for run in Runs(path):
-                yield Glance(path, name, index, run.start, run.key, _last_of_each(run.parts))
+                yield _of_run(path, name, index, run)
                 index += 1
         except TarError as error:
             text = f"the rest of the shard cannot be read: {error.reason} (see lint)"
@@ -192,7 +198,7 @@ def _chosen(found: Iterator[Glance], start: int, count: int, keys: Sequence[str]
         return
     left = list(keys)
     for glance in found:
-        if glance.key in left and glance.error is None:
+        if glance.key in left and (glance.error is None or glance.parts):
             left.remove(glance.key)
             yield glance
             if not left:

@@ -109,9 +109,11 @@ class ContentChecks:
         except SkipSample:
             pass
         except (SampleError, FatalSampleError) as error:
-            yield Problem("missing-field", str(error), shard, run.key, offset=run.start)
+            code = "failing-loader" if needed is None else "missing-field"
+            yield Problem(code, str(error), shard, run.key, offset=run.start)
         except Exception as error:  # the code of the user may raise anything
-            yield Problem("missing-field", f"{self.make!r} failed: {error!r}", shard, run.key, offset=run.start)
+            code = "failing-loader" if needed is None else "missing-field"
+            yield Problem(code, f"{self.make!r} failed: {error!r}", shard, run.key, offset=run.start)
 
     def _decoded(self, sample: dict[str, Any], name: str, data: bytes) -> tuple[str, str] | None:
         """Put a part into the sample; return code and text of the problem where it cannot be decoded."""

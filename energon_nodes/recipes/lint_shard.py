@@ -16,6 +16,7 @@ from energon_nodes.recipes.lint_samples import ContentChecks
 from energon_nodes.recipes.problems import Problem
 from energon_nodes.storage import paths
 from energon_nodes.storage.runs import Run, Runs
+from energon_nodes.storage.shard_names import is_writable
 from energon_nodes.storage.tar import TarError
 
 __all__ = ["MOST_PARTS", "ShardReport", "ShardTask", "check_shard", "hash_of"]
@@ -117,6 +118,9 @@ def check_shard(task: ShardTask) -> ShardReport:
         _seek(task, task.seek, report)
         return report
     found = report.problems
+    if not is_writable(task.name):
+        text = "it holds braces, backslashes, control characters or bytes that are no UTF-8"
+        found.append(Problem("bad-shard-name", text, task.name))
     runs: list[Run] = []
     seen: dict[str, Run] = {}
     path = paths.join(task.root, task.name)
@@ -180,7 +184,10 @@ def _problems_of(run: Run, before: Run | None, shard: str) -> Iterator[Problem]:
     names: set[str] = set()
     for part in run.parts:
         if part.name in names:
-            text = f"part {part.name!r} stands twice in the sample, and readers keep the last one"
+            text = (
+                f"part {part.name!r} stands twice in the sample: reading it is an error here, and Megatron-Energon "
+                "keeps the last one in silence"
+            )
             yield Problem("repeated-part", text, shard, run.key, part.name, part.offset)
         names.add(part.name)
         if _ODD.search(part.name):

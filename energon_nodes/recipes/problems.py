@@ -37,6 +37,9 @@ KINDS: dict[str, Kind] = {
     "compressed-shard": Kind("error", "a shard is compressed", "decompress it into a plain .tar"),
     "damaged-shard": Kind("error", "a shard is cut short, or has bytes that are no tar header", "write the shard anew"),
     "empty-shard": Kind("warning", "a shard has no samples", "remove it, or write it anew"),
+    "bad-shard-name": Kind(
+        "error", "the name of a shard cannot stand in a split file, so prepare refuses it", "rename the file"
+    ),
     "unlisted-shard": Kind(
         "warning", "a shard lies in the folder and the metadata do not list it", f"{_AGAIN} (`--update`), or remove it"
     ),
@@ -49,7 +52,9 @@ KINDS: dict[str, Kind] = {
     "duplicate-key": Kind(
         "error", "two samples have the same key", "rename one of them: lookup by key is ambiguous, iteration works"
     ),
-    "repeated-part": Kind("error", "a sample has the same part twice", "remove or rename one of them"),
+    "repeated-part": Kind(
+        "error", "a sample has the same part twice, so it cannot be read", "remove or rename one of them"
+    ),
     "sparse-member": Kind("error", "a file is stored sparse, which readers refuse", "write it without `tar --sparse`"),
     "dotted-part": Kind(
         "warning",
@@ -93,6 +98,9 @@ KINDS: dict[str, Kind] = {
     # Samples
     "missing-field": Kind(
         "error", "a field of the sample type cannot be filled", "correct the field map, or the sample"
+    ),
+    "failing-loader": Kind(
+        "error", "the sample loader makes no sample of the parts", "correct the sample loader, or the sample"
     ),
     "undecodable-part": Kind("error", "a part cannot be decoded", "repair or remove it"),
     "missing-package": Kind("warning", "a part needs a package that is not installed", "install it and check again"),

@@ -279,18 +279,23 @@ def _read_headers(
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     found: dict[str, tuple[int, int]] = {}
+    repeated = 0
     for name in _shown(names, progress):
         path = paths.join(root, name)
         sizes[name], counts[name] = paths.size(path), 0
         try:
             for run in Runs(path):
                 counts[name] += 1
-                for part, size in {part.name: part.size for part in run.parts}.items():
+                last = {part.name: part.size for part in run.parts}
+                repeated += len(last) < len(run.parts)
+                for part, size in last.items():
                     before = found.get(part, (0, 0))
                     if part in found or len(found) <= _MOST_PARTS:
                         found[part] = (before[0] + 1, before[1] + size)
         except TarError as error:
             summary.warnings.append(f"shard {name!r} at byte {error.offset}: {error.reason}")
+    if repeated:
+        summary.warnings.append(f"{repeated:,} samples have the same part twice and cannot be read: see lint")
     summary.parts = _sorted(found, summary, sum(counts.values()))
     return counts, sizes
 

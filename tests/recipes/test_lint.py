@@ -142,6 +142,15 @@ def test_a_part_that_stands_twice_in_a_sample_is_found(tmp_path: Path):
     (problem,) = en.lint(tmp_path)
     assert (problem.code, problem.severity, problem.key, problem.part) == ("repeated-part", "error", "a", "txt")
     assert (problem.shard, problem.offset) == ("0.tar", 2560)
+    assert "an error here, and Megatron-Energon keeps the last" in problem.what
+
+
+@pytest.mark.parametrize("name", ["{0}.tar", "a\nb.tar"])
+def test_names_of_shards_that_prepare_refuses_are_errors(tmp_path: Path, name: str):
+    write_tar(tmp_path / name, samples_of(0, 2))
+    assert codes(tmp_path) == ["bad-shard-name"]
+    with pytest.raises(en.DatasetError, match="a split file cannot name"):
+        en.prepare(tmp_path)
 
 
 def test_interleaved_samples_are_told_from_repeated_ones(tmp_path: Path):
@@ -409,7 +418,7 @@ def test_code_in_or_beside_the_data_runs_only_with_trust(tmp_path: Path):
     assert not (tmp_path / "ran").exists()
     assert [(problem.code, problem.key) for problem in en.lint(tmp_path, trust=True)] == [
         ("missing-sqlite", None),
-        ("missing-field", "b"),
+        ("failing-loader", "b"),
     ]
     assert (tmp_path / "ran").exists()
 
