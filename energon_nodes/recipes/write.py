@@ -15,7 +15,7 @@ from energon_nodes.core.share import ErrorPolicy
 from energon_nodes.loading.loader import loader as make_loader
 from energon_nodes.recipes.prepare import prepare as prepare_dataset
 from energon_nodes.recipes.prepare_types import sample_file
-from energon_nodes.recipes.prepared import Prepared
+from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
 from energon_nodes.recipes.write_run import WriteRun
 from energon_nodes.recipes.write_state import WriteFolder, WriteState
 from energon_nodes.samples.to_parts import Encode, ToParts
@@ -163,15 +163,24 @@ def write(
             raise DatasetError(f"the pipeline gives no sample, so nothing was written to {root}: {pipeline!r}")
         prepared = _found(root, state)
         if prepare:
-            prepared = prepare_dataset(
-                root,
-                split=split,
-                sample_type=sample_type,
-                field_map=field_map,
-                subflavors=subflavors,
-                overwrite=True,
-                progress=progress,
-            )
+            try:
+                prepared = prepare_dataset(
+                    root,
+                    split=split,
+                    sample_type=sample_type,
+                    field_map=field_map,
+                    subflavors=subflavors,
+                    overwrite=True,
+                    progress=progress,
+                )
+            except DuplicateKeysError:
+                raise
+            except DatasetError as error:
+                text = str(error).replace("nothing was written", "no metadata were written")
+                raise DatasetError(
+                    f"{text}. The {len(state.shards):,} shards are written: call write again with the mistake "
+                    "corrected, and it goes on from them"
+                ) from error
             shards = tuple(shard for shard, _, _ in state.shards)
             prepared = dataclasses.replace(prepared, written=(*shards, *prepared.written))
         place.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from energon_nodes.core.fields import scratch, shared, state, tuning
 from energon_nodes.core.node import Node
@@ -85,6 +85,12 @@ def _wants(parts: Parts | None) -> PartFilter | None:
     return frozenset(parts).__contains__
 
 
+def _entries(path: Any) -> tuple[Any, ...]:
+    if isinstance(path, bytes) or not isinstance(path, Iterable):
+        raise TypeError(f"shards needs path as a path or a list of paths, got {path!r}")
+    return tuple(cast("Iterable[Any]", path))
+
+
 def shards(
     path: PathLike | Iterable[PathLike],
     *,
@@ -148,9 +154,14 @@ def shards(
     Raises:
         DatasetError: There is nothing to read, or the metadata are wrong.
         ValueError: A setting is out of its range.
+        TypeError: `path` is something else.
     """
+    entries: tuple[Any, ...] = (path,) if isinstance(path, str | os.PathLike) else _entries(path)
+    for entry in entries:
+        if not isinstance(entry, str | os.PathLike):
+            raise TypeError(f"shards needs path as a path or a list of paths, got {path!r}")
     return Shards(
-        absolute(path) if isinstance(path, str | os.PathLike) else tuple([absolute(entry) for entry in path]),
+        absolute(path) if isinstance(path, str | os.PathLike) else tuple([absolute(entry) for entry in entries]),
         split=split,
         shuffled=shuffle,
         seed=seed,

@@ -292,3 +292,19 @@ def test_progress_is_shown_on_demand_only(tmp_path: Path, capfd: pytest.CaptureF
     assert capfd.readouterr() == ("", "")
     en.write(samples(), tmp_path / "two", progress=True)
     assert "writing" in capfd.readouterr().err
+
+
+def test_when_the_metadata_fail_the_shards_are_there_and_the_corrected_call_goes_on(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def made(number: int) -> dict[str, Any]:
+        calls.append(number)
+        return {"txt": f"text {number}"}
+
+    samples = en.items(range(4)).map(made)
+    with pytest.raises(DatasetError, match=r"has the part 'text'.*no metadata.*2 shards are written.*goes on"):
+        en.write(samples, tmp_path / "x", max_samples=2, sample_type="TextSample", field_map={"text": "text"})
+    assert len(calls) == 4
+    en.write(samples, tmp_path / "x", max_samples=2, sample_type="TextSample", field_map={"text": "txt"})
+    assert len(calls) == 4
+    assert next(en.dataset(tmp_path / "x")).text == "text 0"

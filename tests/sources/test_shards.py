@@ -328,3 +328,9 @@ def test_several_epochs_are_shuffled_together(tmp_path: Path) -> None:
         shards(path, shuffle_epochs=2)
     with pytest.raises(ValueError, match="shuffle_epochs >= 1, got shuffle_epochs=0"):
         shards(path, shuffle=True, shuffle_epochs=0)
+
+
+@pytest.mark.parametrize("path", [3, None, [3], b"0.tar"])
+def test_something_else_than_a_path_is_a_type_error_that_names_the_argument(path: Any) -> None:
+    with pytest.raises(TypeError, match="shards needs path as a path or a list of paths, got"):
+        shards(path)  # pyright: ignore[reportArgumentType]
