@@ -19,15 +19,17 @@ from energon_nodes.cli.prepare_choices import Choices, named_patterns
 from energon_nodes.cli.preview import sample_lines
 from energon_nodes.cli.printing import columns, plain_text, readable_size
 from energon_nodes.cli.showing import MOST_BYTES
+from energon_nodes.cli.wording import for_command
 from energon_nodes.core.errors import DatasetError, EnergonNodesError
 from energon_nodes.core.spelling import did_you_mean
 from energon_nodes.samples.decode import Decoder
 from energon_nodes.samples.field_map import FieldMap, parse_access
+from energon_nodes.samples.media import MediaFilter
 from energon_nodes.samples.type_names import SAMPLE_TYPES, import_type
 from energon_nodes.samples.typed import Typed
 from energon_nodes.storage import paths
 from energon_nodes.storage.discovery import Found, find_shards
-from energon_nodes.storage.metadata import META_FOLDER, is_prepared
+from energon_nodes.storage.metadata import META_FOLDER, is_prepared, split_file
 from energon_nodes.storage.splits import parse_rule
 
 __all__ = ["ask"]
@@ -58,15 +60,15 @@ def ask(choices: Choices) -> None:
         samples = _decoded(glances)
         parts = list(dict.fromkeys(part.name for glance in glances for part in glance.parts))
         if not choices.has_split:
-            _ask_split(choices, found.names, again)
+            _ask_split(choices, found.names, again or paths.exists(split_file(choices.path)))
         if choices.sample_type is None:
-            _ask_type(choices, parts, samples, again)
+            named = paths.join(paths.folder(choices.path), f"{META_FOLDER}/{choices.dataset_yaml}")
+            _ask_type(choices, parts, samples, again or paths.exists(named))
         elif not _is_crude(choices.sample_type) and choices.field_map is None and choices.sample_loader is None:
             _ask_fields(choices, _class_of(choices.sample_type), samples)
         if choices.media is None and has_media(parts):
             _say("\nMedia metadata are width, height and format of pictures, and the length of audio and video.")
-            if click.confirm("Store them?", default=False):
-                choices.media = "extension"
+            choices.media = _asked("Store them?", "no", _media)
     _show_choices(choices)
     if not click.confirm("\nGo on?", default=True):
         raise click.Abort
@@ -91,6 +93,18 @@ def _ask_again(choices: Choices) -> None:
     setattr(choices, answer, True)
 
 
+def _media(text: str) -> str | None:
+    answer = text.strip().lower()
+    if answer in ("n", "no"):
+        return None
+    if answer in ("y", "yes"):
+        return "extension"
+    try:
+        return str(MediaFilter.parse(text.strip()))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is neither yes nor no, nor what --media takes: {for_command(str(error))}") from None
+
+
 def _one_of(answers: dict[str, str]) -> Callable[[str], str]:
     def read(text: str) -> str:
         found = answers.get(text.strip().lower(), text.strip().lower())
@@ -108,7 +122,7 @@ def _asked(question: str, preset: str | None, read: Callable[[str], T]) -> T:
         try:
             return read(text)
         except (ValueError, EnergonNodesError, click.BadParameter) as error:
-            _complain(error.message if isinstance(error, click.BadParameter) else str(error))
+            _complain(for_command(error.message if isinstance(error, click.BadParameter) else str(error)))
 
 
 def _show_data(found: Found) -> list[Glance]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from types import ModuleType
@@ -77,13 +78,29 @@ def _of_python(target: str) -> Node[Any]:
             raise PipelineError(f"{place} has no {step!r}{did_you_mean(step, known)}")
         found = getattr(found, step)
     if callable(found) and not isinstance(found, Node):
-        found = found()
+        found = _called(target, found)
     if not isinstance(found, Node):
         raise PipelineError(
             f"{target} is a {type(found).__name__}, not a pipeline: name a pipeline, or a function without arguments "
             "that returns one"
         )
     return cast("Node[Any]", found)
+
+
+def _called(target: str, function: Any) -> Any:
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise PipelineError(
+            f"{target} cannot be called without arguments ({error}): name a pipeline, or a function without arguments "
+            "that returns one"
+        ) from None
+    except ValueError:  # of what is written in C nobody knows the arguments
+        raise PipelineError(
+            f"{target} is a {type(function).__name__} that is written in C: name a pipeline, or a function in Python "
+            "that returns one"
+        ) from None
+    return function()
 
 
 def _imported(name: str) -> ModuleType:

@@ -7,6 +7,7 @@ from collections import Counter
 import click
 
 from energon_nodes.cli.printing import plain_text, print_json
+from energon_nodes.cli.wording import for_command
 from energon_nodes.recipes.lint import find_problems
 from energon_nodes.recipes.problems import Problem
 
@@ -97,7 +98,7 @@ def _show(problem: Problem) -> None:
     where = f"  {problem.place}" if problem.place else ""
     # Written around the bar, which stays below.
     with tqdm.external_write_mode():
-        click.echo(f"{head}{where}\n    {plain_text(problem.what)}\n    → {problem.remedy}")
+        click.echo(f"{head}{where}\n    {plain_text(for_command(problem.what))}\n    → {problem.remedy}")
 
 
 def _total(counts: Counter[str]) -> str:

@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 import click
 
+from energon_nodes.cli.wording import for_command
 from energon_nodes.core.errors import EnergonNodesError
 
 __all__ = ["cli", "main"]
@@ -57,7 +58,7 @@ class _Failure(click.ClickException):
     """Show an error as text, with its notes, and without a traceback."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(described(error))
+        super().__init__(for_command(described(error)))
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"error: {self.message}", file=file, err=file is None)
@@ -136,7 +137,7 @@ def cli(debug: bool) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"warning: {message}", err=True)
+    click.echo(f"warning: {for_command(str(message))}", err=True)
 
 
 def main(arguments: list[str] | None = None) -> None:

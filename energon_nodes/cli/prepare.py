@@ -9,9 +9,12 @@ import click
 
 from energon_nodes.cli.prepare_choices import Choices, named_patterns, read_field_map, read_json, read_part_filter
 from energon_nodes.cli.printing import columns, plain_text, readable_size
+from energon_nodes.cli.wording import for_command
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.prepare import prepare as prepare_dataset
+from energon_nodes.recipes.prepare_types import sample_file
 from energon_nodes.recipes.prepared import DuplicateKeysError, Prepared
+from energon_nodes.samples.field_map import parse_access
 from energon_nodes.storage import paths
 from energon_nodes.storage.metadata import META_FOLDER
 
@@ -30,13 +33,22 @@ _SHOWN = 10
 @click.option("--seed", type=int, default=42, show_default=True, metavar="N", help="The seed for --shuffle.")
 @click.option("--sample-type", metavar="TYPE", help="A type such as CaptioningSample, package.module:Class, or crude.")
 @click.option("--field-map", multiple=True, metavar="FIELD=ACCESS", help="Where a field lies; repeated, or as JSON.")
-@click.option("--sample-loader", metavar="FILE.py:FUNCTION", help="In place of a field map; the file lies in .nv-meta.")
-@click.option("--part-filter", multiple=True, metavar="PARTS", help="Parts for the sample loader, or FILE.py:FUNCTION.")
+@click.option(
+    "--sample-loader",
+    metavar="FILE.py:FUNCTION",
+    help="In place of a field map, with --part-filter; the file lies in .nv-meta.",
+)
+@click.option(
+    "--part-filter",
+    multiple=True,
+    metavar="PARTS",
+    help="Parts that are read, for --sample-loader or crude samples; or FILE.py:FUNCTION.",
+)
 @click.option("--subflavors", metavar="JSON", help="What holds for all samples, as a JSON object.")
 @click.option("--dataset-yaml", default="dataset.yaml", show_default=True, metavar="NAME", help="The dataset file.")
 @click.option("--media", metavar="WHICH", help="Store media metadata: extension, header, or glob:*.jpg,*.png.")
 @click.option("--update", is_flag=True, help="Index only shards that are new or changed; keep what was told.")
-@click.option("--overwrite", is_flag=True, help="Prepare a dataset again that is prepared already.")
+@click.option("--overwrite", is_flag=True, help="Prepare again; split and type stay unless they are given.")
 @click.option("--index-only", is_flag=True, help="Make only the indices anew.")
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Processes.  [default: one for each core]")
 @click.option("--progress/--no-progress", default=None, help="Show a bar.  [default: in a terminal]")
@@ -49,7 +61,8 @@ def prepare(path: str, progress: bool | None, yes: bool, **options: Any) -> None
     format is that of Megatron-Energon. A crash at any moment leaves the old dataset whole.
 
     In a terminal an assistant shows the first samples and asks what the options do not say; everything has a preset
-    answer. Elsewhere, and with --yes, nothing is asked: shards then go to train, and samples are crude.
+    answer. Elsewhere, and with --yes, nothing is asked: shards then go to train, and samples are crude, unless a split
+    file or a dataset file lies in .nv-meta already: these are kept.
 
     \b
     Examples:
@@ -60,7 +73,7 @@ def prepare(path: str, progress: bool | None, yes: bool, **options: Any) -> None
       energon-nodes prepare coco/ --update               shards were added or changed
       energon-nodes prepare texts.jsonl
 
-    Exit status: 0 fine; 1 damaged data, keys that come twice, stopped by the user; 2 for wrong usage.
+    Exit status: 0 fine; 1 damaged data or lines, keys that come twice, stopped by the user; 2 for wrong usage.
     """
     choices = _choices(path, options)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
@@ -76,8 +89,11 @@ def prepare(path: str, progress: bool | None, yes: bool, **options: Any) -> None
     except DatasetError:
         raise
     except (ValueError, TypeError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(for_command(str(error))) from error
     _show(prepared, choices)
+    if path.endswith(".jsonl") and prepared.warnings:
+        # For a file of lines every warning is of damage: it has none of what a split or a type could be wrong about.
+        raise DatasetError("the lines named above cannot be read; the index is written, and the other lines can be")
 
 
 def _choices(path: str, options: dict[str, Any]) -> Choices:
@@ -96,6 +112,26 @@ def _choices(path: str, options: dict[str, Any]) -> Choices:
     return choices
 
 
+def _check_values(choices: Choices) -> None:
+    """Raise a usage error for a value of an option that cannot be right, whatever the data are."""
+    if choices.split_file is not None and not paths.exists(choices.split_file):
+        raise click.UsageError(f"--split-file {choices.split_file} does not exist")
+    try:
+        for access in (choices.field_map or {}).values():
+            parse_access(access)
+        if choices.sample_type is not None:
+            sample_file(
+                paths.folder(choices.path),
+                choices.sample_type,
+                field_map=choices.field_map,
+                sample_loader=choices.sample_loader,
+                part_filter=choices.part_filter,
+                subflavors=choices.subflavors,
+            )
+    except (DatasetError, ImportError) as error:
+        raise click.UsageError(for_command(str(error))) from error
+
+
 def _run(choices: Choices, progress: bool | None) -> Prepared:
     if choices.path.endswith(".jsonl"):
         if not paths.exists(choices.path):
@@ -105,6 +141,7 @@ def _run(choices: Choices, progress: bool | None) -> Prepared:
         if choices.seed == 42:
             given.pop("seed")
         return prepare_dataset(choices.path, **given, progress=progress)
+    _check_values(choices)
     return prepare_dataset(choices.path, **choices.keywords(), progress=progress)
 
 
@@ -126,6 +163,6 @@ def _show(prepared: Prepared, choices: Choices) -> None:
 
         click.echo(f"  media metadata: {summarize(prepared.path, parts=False).media:,} entries")
     for warning in prepared.warnings:
-        click.echo(f"{click.style('warning', fg='yellow')}: {plain_text(warning)}", err=True)
+        click.echo(f"{click.style('warning', fg='yellow')}: {plain_text(for_command(warning))}", err=True)
     if META_FOLDER in "".join(prepared.written) and not prepared.duplicates:
         click.echo(f'Load it: energon_nodes.dataset("{path}", split="{next(iter(prepared.splits), "train")}")')

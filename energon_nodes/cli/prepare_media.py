@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from energon_nodes.cli.printing import plain_text
+from energon_nodes.cli.wording import for_command
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.recipes.prepare_media import prepare_media as store_media
 
@@ -40,7 +41,7 @@ def prepare_media(path: str, media: str, workers: int | None, progress: bool | N
     except DatasetError:
         raise
     except (ValueError, TypeError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(for_command(str(error))) from error
     click.echo(plain_text(str(found)))
     for problem in found.problems:
         click.echo(f"{click.style('warning', fg='yellow')}: {plain_text(problem)}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import click
@@ -11,6 +12,8 @@ from energon_nodes.cli.peek import Glance, Look, peek
 from energon_nodes.cli.preview_page import PageSample, page
 from energon_nodes.cli.printing import columns, plain_text, readable_size
 from energon_nodes.cli.showing import MOST_BYTES, ShownPart, show_part
+from energon_nodes.core.errors import DatasetError
+from energon_nodes.storage import paths
 from energon_nodes.storage.writing import write_bytes
 
 __all__ = ["preview", "sample_lines"]
@@ -59,12 +62,16 @@ def preview(
     if keys and (start or count is not None):
         raise click.UsageError("--key names the samples, so --start and --count do not go with it")
     count = count or (_IN_TERMINAL if html is None else _ON_PAGE)
+    if html is not None:
+        _check_place(html)
     look = peek(path, start=start, count=count, keys=keys, split=split, split_config=split_config)
     view = view_of(look.root, dataset_config, trust)
     if html is None:
         _show(look, view, start)
         return
     samples = [_for_page(glance, view) for glance in look.samples]
+    if not samples and start:
+        raise _behind(look, start)
     write_bytes(html, page(look, view.note, samples).encode("utf-8", "backslashreplace"))
     click.echo(f"{len(samples)} samples in {html}")
 
@@ -79,8 +86,28 @@ def _show(look: Look, view: FieldsView, start: int) -> None:
         click.echo()
         for line in sample_lines(glance, view):
             click.echo(line)
+    if not shown and start:
+        raise _behind(look, start)
     if not shown:
-        click.echo(f"there is no sample behind the first {start:,}" if start else "there are no samples")
+        click.echo("there are no samples")
+
+
+def _behind(look: Look, start: int) -> DatasetError:
+    total = "" if look.total is None else f"; there are {look.total:,}"
+    return DatasetError(f"there is no sample behind the first {start:,} of {look.root}{total}")
+
+
+def _check_place(html: str) -> None:
+    """Raise if a page cannot be written there, before anything is read for it."""
+    folder = paths.parent(html) or "."
+    if paths.is_url(html):
+        return
+    if os.path.isdir(html):
+        raise click.UsageError(
+            f"--html {html} is a folder: name a file in it, such as {os.path.join(html, 'page.html')}"
+        )
+    if not os.path.isdir(folder):
+        raise click.UsageError(f"--html {html}: the folder {folder} does not exist")
 
 
 def sample_lines(glance: Glance, view: FieldsView | None = None) -> Iterator[str]:

@@ -113,7 +113,7 @@ def test_wrong_answers_are_explained_and_asked_again(folder: Path):
         "did you mean 'CaptioningSample'?",
         "it has no part 'pgn'; did you mean 'png'?",
         "opens and closes brackets unevenly",
-        "invalid input",
+        "is neither yes nor no, nor what --media takes",
         "20 entries",
     ):
         assert text in seen, text

@@ -61,6 +61,8 @@ def test_mermaid_is_printed_on_request(code: Path):
     [
         ("my_graph_pipelines:pipelin", "did you mean 'pipeline'?"),
         ("my_graph_pipelines:number", "is a int, not a pipeline"),
+        ("json:dumps", "json:dumps cannot be called without arguments"),
+        ("math:gcd", "math:gcd is a int, not a pipeline"),
         ("my_graph_pipelines:fails", "module_that_is_not_there"),
         ("no_such_module_here:x", "there is no module 'no_such_module_here'"),
         ("nothing.py:x", "nothing.py does not exist"),

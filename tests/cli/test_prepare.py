@@ -79,7 +79,7 @@ def test_shards_are_excluded_and_mixed(folder: Path):
 def test_a_prepared_dataset_is_not_prepared_again_unasked(folder: Path):
     run("prepare", folder)
     output = run("prepare", folder, status=1).output
-    assert "prepared already" in output
+    assert "prepared already: say --update to index what changed, --overwrite to prepare" in output
     write_tar(folder / "new.tar", samples_of(0, 3))
     assert "23 samples, 11 shards" in run("prepare", folder, "--update").output
     assert "23 samples, 11 shards" in run("prepare", folder, "--overwrite", "--workers", "1", "--no-progress").output
@@ -156,11 +156,52 @@ def test_a_file_of_json_lines_gets_its_index(tmp_path: Path):
         ("--update", "--overwrite"),
         ("--media", "extension", "--index-only"),
         ("--no-such-option",),
+        ("--field-map", "text=json[a", "--sample-type", "TextSample"),
+        ("--field-map", "txet=txt", "--sample-type", "TextSample"),
+        ("--field-map", "text=txt", "--sample-type", "nowhere.at_all:Page"),
+        ("--split-file", "no_such_file.yaml"),
+        ("--split", "1,-2,3"),
+        ("--split", "nan,1,1"),
+        ("--dataset-yaml", "split.yaml"),
+        ("--dataset-yaml", ".info.yaml"),
     ],
 )
 def test_wrong_usage_has_status_2_and_writes_nothing(folder: Path, options: tuple[str, ...]):
     run("prepare", folder, *options, status=2)
     assert not (folder / ".nv-meta").exists()
+
+
+def test_an_empty_path_is_wrong_usage():
+    assert "got an empty one" in run("prepare", "", status=2).output
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\nbad\n', "bad\nworse\n", ""])
+def test_damaged_lines_are_status_1_and_the_index_is_written(tmp_path: Path, text: str):
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    output = run("prepare", path, status=1).output
+    assert "error: " in output
+    assert "the index is written" in output
+    assert "on_error" not in output
+    assert (tmp_path / "a.jsonl.idx").exists()
+
+
+def test_a_field_that_cannot_be_filled_is_an_error_and_nothing_is_written(folder: Path):
+    write_tar(folder / "0.tar", [("x.json", b"{}")])
+    maps = ("--sample-type", "TextSample", "--field-map", "text=json[nope]")
+    output = run("prepare", folder, *maps, "--yes", status=1).output
+    assert "json has no key 'nope'" in output
+    assert not (folder / ".nv-meta").exists()
+
+
+def test_a_split_written_by_hand_is_kept(folder: Path):
+    (folder / ".nv-meta").mkdir()
+    path = folder / ".nv-meta" / "split.yaml"
+    path.write_text("split_parts: {train: ['{0..8}.tar'], held: [9.tar]}\n")
+    before = path.read_text()
+    assert "is kept" in run("prepare", folder).output
+    assert path.read_text() == before
+    assert counts(folder) == {"train": 9, "held": 1}
 
 
 def test_nothing_to_prepare_is_an_error(tmp_path: Path):

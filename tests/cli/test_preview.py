@@ -33,7 +33,33 @@ def test_the_first_samples_are_shown_with_parts_sizes_and_places(folder: Path):
 
 def test_start_and_count_choose_samples(folder: Path):
     assert keys(run("preview", folder, "--start", "3", "--count", "2").output) == ["000003", "000004"]
-    assert "no sample behind the first 99" in run("preview", folder, "--start", "99").output
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_nothing_behind_the_end_is_an_error(folder: Path, tmp_path: Path, prepared: bool):
+    if prepared:
+        en.prepare(folder)
+    output = run("preview", folder, "--start", "1000", status=1).output
+    assert "error: there is no sample behind the first 1,000" in output
+    page = tmp_path / "page.html"
+    run("preview", folder, "--start", "1000", "--html", page, status=1)
+    assert not page.exists()
+
+
+def test_a_page_in_no_folder_is_wrong_usage_that_names_the_given_path(folder: Path):
+    output = run("preview", folder, "--html", folder / "no" / "page.html", status=2).output
+    assert f"the folder {folder / 'no'} does not exist" in output
+    assert f"{folder} is a folder" in run("preview", folder, "--html", folder, status=2).output
+
+
+def test_a_part_that_stands_twice_is_shown_as_the_problem_that_readers_have(tmp_path: Path):
+    write_tar(tmp_path / "0.tar", [("a.txt", b"one"), ("a.txt", b"two"), ("b.txt", b"fine")])
+    output = run("preview", tmp_path).output
+    assert "the part 'txt' stands twice" in output
+    assert "two" not in output
+    assert "fine" in output
+    assert "the part 'txt' stands twice" in run("preview", tmp_path, "--key", "a").output
+    assert "1 samples have the same part twice" in run("info", tmp_path).output
 
 
 @pytest.mark.parametrize("prepared", [True, False])
