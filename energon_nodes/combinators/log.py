@@ -40,12 +40,12 @@ class Log(Watching[X], Node[X], verb="log"):
         label: What the line begins with.
         to: The name of a logger, a logger, or a function of the text such as `print`. A line is written when
             the next element is asked for, so an error in that function loses none.
-        level: The level of the lines in the log; a logger shows `logging.INFO` where the program has asked for it
-            (`logging.basicConfig(level=logging.INFO)`).
+        level: The level of the lines in the log, a number or a name such as "INFO"; a logger shows `logging.INFO`
+            where the program has asked for it (`logging.basicConfig(level=logging.INFO)`).
 
     Raises:
-        ValueError: If `every` is less than 1.
-        TypeError: If `to` is neither a name, a logger nor callable.
+        ValueError: If `every` is less than 1, or `level` is the name of no level.
+        TypeError: If `to` is neither a name, a logger nor callable, or `level` is neither a number nor a name.
     """
 
     source: Node[X]
@@ -53,13 +53,14 @@ class Log(Watching[X], Node[X], verb="log"):
     _: KW_ONLY
     label: str = tuning(default="")
     to: str | logging.Logger | Callable[[str], Any] = tuning(default="energon_nodes")
-    level: int = tuning(default=logging.INFO)
+    level: int | str = tuning(default=logging.INFO)
     meter: Meter = shared()
 
     def check(self) -> None:
         check_size("log", "every", self.every, 1)
         if not isinstance(self.to, str | logging.Logger) and not callable(self.to):
             raise TypeError(f"log needs the name of a logger, a logger, or a function of the text, got {self.to!r}")
+        self.level = _level(self.level)
         self.meter = Meter()
 
     def run(self) -> Iterator[tuple[X, Key]]:
@@ -89,7 +90,19 @@ class Log(Watching[X], Node[X], verb="log"):
             self.to(text)
         else:
             logger = logging.getLogger(self.to) if isinstance(self.to, str) else self.to
-            logger.log(self.level, "%s", text)
+            logger.log(_level(self.level), "%s", text)
+
+
+def _level(level: Any) -> int:
+    if isinstance(level, int) and not isinstance(level, bool):
+        return level
+    if not isinstance(level, str):
+        raise TypeError(f'log needs level, an int or a name such as "INFO", got {level!r}: use logging.INFO, say')
+    levels = logging.getLevelNamesMapping()
+    if level not in levels:
+        names = ", ".join(f'"{name}"' for name in sorted(levels, key=lambda name: levels[name]))
+        raise ValueError(f"log needs the name of a level ({names}) or an int, got level={level!r}")
+    return levels[level]
 
 
 def _rate(elements: int, seconds: float) -> str:

@@ -47,7 +47,7 @@ class Watchdog(Watching[X], Node[X], verb="watchdog"):
 
     Args:
         source: The node to read from.
-        seconds: How long an element may take, more than 0.
+        seconds: How long an element may take, a finite number more than 0.
         on_timeout: "warn" writes a warning with the stack to the log `energon_nodes`, and a line when the element has
             come after all. "raise" raises a `WatchdogError` where the element was asked for. Since nothing
             can break off a call that hangs in the system, the source is then run by a thread of its own, which costs
@@ -56,7 +56,7 @@ class Watchdog(Watching[X], Node[X], verb="watchdog"):
             stacks of other processes, say, or to end this one.
 
     Raises:
-        ValueError: If `seconds` is not a number over 0, or `on_timeout` is none of these.
+        ValueError: If `seconds` is not a finite number over 0, or `on_timeout` is none of these.
     """
 
     source: Node[X]
@@ -66,7 +66,7 @@ class Watchdog(Watching[X], Node[X], verb="watchdog"):
 
     def check(self) -> None:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds < inf:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"watchdog needs seconds > 0, got seconds={self.seconds!r}")
+            raise ValueError(f"watchdog needs seconds, a finite number > 0, got seconds={self.seconds!r}")
         if self.on_timeout not in ("warn", "raise") and not callable(self.on_timeout):
             raise ValueError(f'watchdog needs on_timeout="warn", "raise" or a callable(hang), got {self.on_timeout!r}')
 

@@ -223,7 +223,7 @@ class Verbs(Generic[T]):
         *,
         label: str = "",
         to: str | logging.Logger | Callable[[str], Any] = "energon_nodes",
-        level: int = ...,
+        level: int | str = ...,
     ) -> Node[X]:
         """Write a line for every `every` elements: how many, how many a second, how long they were waited for."""
 

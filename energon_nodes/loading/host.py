@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from energon_nodes.combinators.blend import Blend
 from energon_nodes.core import graph
-from energon_nodes.core.errors import FatalSampleError, StateError
+from energon_nodes.core.errors import FatalSampleError, StateError, WatchdogError
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import ENDED, NEXT, RUNNING, Header, body_of, entry, header_of
@@ -63,7 +63,8 @@ class Stream:
 
         An exception is the output's; made again, the iterator goes on behind the failed element. A turn
         waits for at most a few errors in a row, and not behind one that is fatal: it is then left empty
-        (`turns` counts it), so that no turn can take for ever.
+        (`turns` counts it), so that no turn can take for ever. An element that is late (`WatchdogError`)
+        keeps its turn, however often that is said.
         """
         try:
             while not self.ended:
@@ -84,6 +85,8 @@ class Stream:
                     self.ended = True
                 else:
                     yield self._first_of_next_pass()
+        except WatchdogError:
+            raise  # the element may still come
         except Exception as error:
             self._errors += 1
             if self._errors == _MOST_ERRORS or isinstance(error, FatalSampleError):

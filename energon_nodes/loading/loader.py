@@ -143,7 +143,8 @@ class Loader(Generic[X]):
 
         The draws for that output are the first with the new weights; what buffers behind the blend (`shuffle`,
         packing, `prefetch`) hold already was drawn before. The weights are part of the state, also when their output is
-        still to come, and stay for the passes that follow. Every rank has to make the same call at the same step.
+        still to come, and stay for the passes that follow; weights that were set before `load_state_dict` are replaced
+        by those of the state. Every rank has to make the same call at the same step.
 
         Example:
             >>> import energon_nodes as en

@@ -27,9 +27,11 @@ class Message:
         errors: What was raised before the output was found, packed.
         state: The entry of the turn's stream behind the output; None where it has not changed.
         unsaved: The packed error that says why the stream has no entry, in place of `state`.
+        open: Whether the turn goes on with the worker's next message: an element is late, or the worker is ahead.
+        last: Whether it is the worker's last message.
     """
 
-    __slots__ = ("errors", "state", "turn", "unsaved", "value")
+    __slots__ = ("errors", "last", "open", "state", "turn", "unsaved", "value")
 
     def __init__(
         self,
@@ -38,16 +40,20 @@ class Message:
         errors: list[bytes] | None = None,
         state: bytes | None = None,
         unsaved: bytes | None = None,
+        open: bool = False,
+        last: bool = False,
     ) -> None:
         self.turn = turn
         self.value = value
         self.errors = [] if errors is None else errors
         self.state = state
         self.unsaved = unsaved
+        self.open = open
+        self.last = last
 
     def __reduce__(self) -> tuple[Any, ...]:
         value, errors = self.value, self.errors
-        rest = (self.state, self.unsaved)
+        rest = (self.state, self.unsaved, self.open, self.last)
         if value is HOLE:
             return (Message, (self.turn, HOLE, errors, *rest))
         try:
@@ -74,7 +80,7 @@ class Message:
         return self
 
 
-def _unpack(turn: int, packed: bytes, errors: list[bytes], state: bytes | None, unsaved: bytes | None) -> Message:
+def _unpack(turn: int, packed: bytes, errors: list[bytes], *rest: Any) -> Message:
     try:
         value = pickle.loads(packed)
     except Exception as error:
@@ -82,8 +88,8 @@ def _unpack(turn: int, packed: bytes, errors: list[bytes], state: bytes | None, 
             f"an output of a worker cannot be unpickled in the loader: {error!r}; return data that can be pickled "
             "(tensors, arrays, plain objects), or use num_workers=0"
         )
-        return Message(turn, HOLE, [*errors, pack_error(problem)], state, unsaved)
-    return Message(turn, value, errors, state, unsaved)
+        return Message(turn, HOLE, [*errors, pack_error(problem)], *rest)
+    return Message(turn, value, errors, *rest)
 
 
 def pack_error(error: BaseException) -> bytes:

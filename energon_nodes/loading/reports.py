@@ -24,6 +24,8 @@ def counts_of(node: Node[Any], entries: Iterable[bytes]) -> dict[str, dict[str, 
 
 
 def _add_counts(found: dict[str, dict[str, int]], node: Node[Any], snapshot: Any) -> None:
+    while not node.in_checkpoints:  # it has no part in the snapshot, and drops nothing
+        (node,) = node.sources_of()
     (_, skipped, failed), _, below = snapshot
     if skipped or failed:
         entry = found.setdefault(repr(node), {"skipped": 0, "failed": 0})

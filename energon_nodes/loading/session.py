@@ -30,7 +30,7 @@ class Session:
         self._present = 0  # the number of the present iteration
         self._waiting = False  # whether it has taken nothing yet
         self._changed = False  # whether the engine's iterator is out of date
-        self._resumed = False  # whether it goes on where a state was taken, without an output so far
+        self._resumed = False  # whether it goes on where a state was taken, without an output or an error so far
 
     def new_iteration(self) -> int:
         """Return the number of a new iteration; the one before it is over."""
@@ -50,14 +50,18 @@ class Session:
         engine = self._running()
         while True:
             self._changed = False
-            for value in engine.outputs():
-                self._resumed = False
-                self._step += 1
-                yield value
-                if iteration != self._present:
-                    self._refuse_stale(iteration)
-                if self._changed:
-                    break
+            try:
+                for value in engine.outputs():
+                    self._resumed = False
+                    self._step += 1
+                    yield value
+                    if iteration != self._present:
+                        self._refuse_stale(iteration)
+                    if self._changed:
+                        break
+            except Exception:
+                self._resumed = False  # the pass was not empty, even if nothing comes behind the failed element
+                raise
             if self._changed:
                 continue
             if not self._resumed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-import signal
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from energon_nodes.core.randomness import fold
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import ENDED, NEXT, as_next, header_of
 from energon_nodes.loading.host import HOLE, Change, Host
+from energon_nodes.loading.in_turn import InTurn
 from energon_nodes.loading.messages import Message, unpack_error
 from energon_nodes.loading.topology import Topology
-from energon_nodes.loading.workers import Command, StreamDataset, end_with_parent
+from energon_nodes.loading.workers import Command, StreamDataset, cause_of_death, end_with_parent
 
 __all__ = ["WorkerEngine", "WorkerSettings"]
 
@@ -76,10 +76,13 @@ class WorkerEngine:
         self._workers = _Workers.TO_BE_TOLD
         self._errors: list[BaseException] = []
         self._message: Message | None = None
-        self._heard = -1  # the turn of the last message
+        self._inbox = InTurn(0, [True])
         self._iterator: Iterator[Message] | None = None
         self._context = multiprocessing.get_context(settings.mp_context)
-        self._dataset = StreamDataset(node, context, topology, quota)
+        # torch lets a worker be `prefetch_factor` outputs ahead; two more leave room for how it counts.
+        most_ahead = (settings.prefetch_factor + 2) * topology.num_workers
+        due = self._context.RawValue("q", 0)
+        self._dataset = StreamDataset(node, context, topology, quota, due, most_ahead)
         self._generator = torch.Generator()
         self._loader: DataLoader[Message] = DataLoader(
             self._dataset,
@@ -153,14 +156,17 @@ class WorkerEngine:
             self._dataset.commands = [self._context.Queue() for _ in range(self._topology.num_workers)]
             for commands in self._dataset.commands:
                 commands.cancel_join_thread()  # what a dead worker did not read must not hold up the exit
-        self._errors, self._message, self._heard = [], None, -1
+        turn = self._due()
+        workers = range(self._topology.num_workers)
+        going = [not all(map(self._ended, self._topology.of_worker(worker))) for worker in workers]
+        self._errors, self._message, self._inbox = [], None, InTurn(turn, going)
+        self._dataset.due.value = turn
         # Functions that draw from global generators in spite of `rng=` get other draws in other ranks and passes.
         place = 0
         for data in self._known.values():
             place = zlib.crc32(data, place)
         self._generator.manual_seed(fold(*self._seed, place) >> 65)
         self._iterator = iter(self._loader)
-        turn = self._due()
         for worker, commands in enumerate(self._dataset.commands):
             mine = self._topology.of_worker(worker)
             commands.put(Command(turn, {number: self._known[number] for number in mine if number in self._known}))
@@ -191,15 +197,29 @@ class WorkerEngine:
                 raise self._errors.pop(0)
             if self._message is not None:
                 message, self._message = self._message, None
+                if message.open:  # its errors were raised; the turn goes on
+                    continue
                 self._note(message)
                 if message.value is not HOLE:
                     self._workers = _Workers.IN_STEP
                     return message.value
-            self._message = self._receive()
+            self._message = self._next_message()
             if self._message is None:
                 self._workers = _Workers.IN_STEP
                 return HOLE
             self._errors = self._errors_of(self._message)
+
+    def _next_message(self) -> Message | None:
+        """Return a message of the turn that is due, None at the end."""
+        while (found := self._inbox.take()) is None:
+            due = self._inbox.due
+            if due is not None:
+                self._dataset.due.value = due
+            message = self._receive()
+            if message is None or message.turn < 0:
+                return message
+            self._inbox.add(message)
+        return found
 
     def _receive(self) -> Message | None:
         for process in self._processes():
@@ -222,8 +242,6 @@ class WorkerEngine:
         errors = [unpack_error(data, worker) for data in message.errors]
         if not began:
             raise errors[0]
-        assert message.turn > self._heard, "the outputs of workers came out of order"
-        self._heard = message.turn
         return errors
 
     def _note(self, message: Message) -> None:
@@ -232,7 +250,7 @@ class WorkerEngine:
         if message.state is not None:
             self._unsaved.pop(number, None)
             self._known[number] = message.state
-        elif message.unsaved is not None:
+        elif message.unsaved is not None and message.value is not HOLE:  # else the state stays that of the last output
             self._unsaved[number] = message.unsaved
         if message.value is not HOLE:
             self.turn = message.turn + 1
@@ -245,7 +263,7 @@ class WorkerEngine:
         found = re.search(r"worker \(pid(?:\(s\))? ([\d, ]+)\)", str(error))
         pids = [int(pid) for pid in found.group(1).split(",")] if found else []
         dead = [
-            f"worker {number} of the loader (process {process.pid}) {_cause(process)}"
+            f"worker {number} of the loader (process {process.pid}) {cause_of_death(process)}"
             for number, process in enumerate(self._processes())
             if process.pid in pids
         ]
@@ -266,11 +284,7 @@ class WorkerEngine:
 
     def _due_worker(self) -> int:
         """Return the worker that is to answer next."""
-        first = self._heard + 1
-        turns = range(first, first + self._topology.num_workers)
-        workers = [self._topology.worker_of(turn) for turn in turns]
-        going = [worker for worker in workers if not all(map(self._ended, self._topology.of_worker(worker)))]
-        return going[0] if going else workers[0]
+        return self._topology.worker_of(self._inbox.due or 0)
 
     def close(self) -> None:
         """End the workers."""
@@ -286,20 +300,5 @@ class WorkerEngine:
             iterator._shutdown_workers()
 
 
-_CAUSES = {"SIGKILL": ", killed by hand or by the system for want of memory"} | dict.fromkeys(
-    ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE"), ", crashed in native code"
-)
-
-
 def _as_it_is(message: Message) -> Message:
     return message
-
-
-def _cause(process: Any) -> str:
-    """Say why a process ended."""
-    process.join(timeout=1)
-    code = process.exitcode
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        return f"died of {name}" + _CAUSES.get(name, "")
-    return f"ended with exit code {code}"

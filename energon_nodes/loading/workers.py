@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from energon_nodes.core.errors import WorkerError
+from energon_nodes.core.errors import WatchdogError, WorkerError
 from energon_nodes.core.node import Node
 from energon_nodes.core.share import Context
 from energon_nodes.loading.entries import as_next
@@ -21,7 +22,7 @@ from energon_nodes.loading.host import HOLE, Host, Stream
 from energon_nodes.loading.messages import Message, pack_error
 from energon_nodes.loading.topology import Topology
 
-__all__ = ["Command", "StreamDataset", "check_picklable", "end_with_parent"]
+__all__ = ["Command", "StreamDataset", "cause_of_death", "check_picklable", "end_with_parent"]
 
 _LOOK_AFTER = 1.0  # seconds after which a worker looks whether its parent lives
 
@@ -50,10 +51,16 @@ class StreamDataset(IterableDataset[Message]):
         context: The context of stream 0.
         topology: Which streams run on which worker.
         quota: How many turns a pass of each stream has, or None.
+        due: A number in shared memory, the turn that the loader waits for.
+        most_ahead: How many turns behind that one a worker may make.
     """
 
-    def __init__(self, node: Node[Any], context: Context, topology: Topology, quota: int | None) -> None:
+    def __init__(
+        self, node: Node[Any], context: Context, topology: Topology, quota: int | None, due: Any, most_ahead: int
+    ) -> None:
         self.topology = topology
+        self.due = due
+        self.most_ahead = most_ahead
         self.commands: list[Any] = []
         """A queue for each worker, through which it gets the command of each iteration."""
         self._host = Host(node, context, quota)
@@ -90,6 +97,9 @@ class StreamDataset(IterableDataset[Message]):
         while stream.turns == before and not stream.ended:
             try:
                 value = stream.pull()
+            except WatchdogError as error:  # it must be heard while the element is awaited: the turn goes on later
+                self._sent.pop(number, None)
+                return Message(turn, errors=[*errors, pack_error(error)], open=True)
             except Exception as error:
                 errors.append(pack_error(error))
             except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:  # else the worker ends and nobody hears why
@@ -126,13 +136,20 @@ class _Turns(Iterator[Message]):
             self._turn = self._due - topology.worker_of(self._due) + self._worker
         if all(stream.ended for stream in self._streams):
             raise StopIteration
-        turn, self._turn = self._turn, self._turn + topology.num_workers
+        turn = self._turn
+        if turn - self._dataset.due.value > self._dataset.most_ahead:
+            return Message(turn, open=True)  # a late element of another worker has made torch ask this one too often
         before, place = divmod(turn, len(topology.hosted))
         place //= topology.num_workers
         stream = self._streams[place]
         if turn < self._due or stream.ended or stream.turns > before:  # it has no turn here, or has had it
-            return Message(turn)
-        return self._dataset.answer(stream, self._numbers[place], turn)
+            message = Message(turn)
+        else:
+            message = self._dataset.answer(stream, self._numbers[place], turn)
+        if not message.open:
+            self._turn += topology.num_workers
+            message.last = all(stream.ended for stream in self._streams)
+        return message
 
 
 def end_with_parent(worker: int) -> None:
@@ -167,3 +184,18 @@ def check_picklable(node: Node[Any], method: str) -> None:
         f"{node!r} cannot be pickled, which mp_context={method!r} needs to start workers: {problem}; use named "
         'functions at the top of a module instead of lambdas and local functions, or mp_context="fork"'
     ) from problem
+
+
+_CAUSES = {"SIGKILL": ", killed by hand or by the system for want of memory"} | dict.fromkeys(
+    ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE"), ", crashed in native code"
+)
+
+
+def cause_of_death(process: Any) -> str:
+    """Say why a process ended."""
+    process.join(timeout=1)
+    code = process.exitcode
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        return f"died of {name}" + _CAUSES.get(name, "")
+    return f"ended with exit code {code}"

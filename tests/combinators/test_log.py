@@ -23,7 +23,7 @@ def test_every_so_many_elements_a_line_goes_to_the_log(caplog: pytest.LogCapture
 def test_a_logger_and_its_level_can_be_chosen(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "mine"):
         list(en.items(range(4)).log(2, to="mine", level=logging.DEBUG))
-        list(en.items(range(4)).log(4, to=logging.getLogger("mine"), level=logging.WARNING))
+        list(en.items(range(4)).log(4, to=logging.getLogger("mine"), level="WARNING").clone())
     assert [(record.name, record.levelname) for record in caplog.records] == [("mine", "DEBUG")] * 2 + [
         ("mine", "WARNING")
     ]
@@ -96,3 +96,10 @@ def test_mistakes_are_refused() -> None:
         en.items([1]).log(0)
     with pytest.raises(TypeError, match="log needs the name of a logger, a logger, or a function of the text, got 3"):
         en.items([1]).log(to=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'log needs the name of a level \(.*"INFO", .*or an int, got level=.info.'):
+        en.items([1]).log(level="info")
+    for level in (True, 20.0, None):
+        with pytest.raises(
+            TypeError, match=r"log needs level, an int or a name such as .INFO., got .*: use logging.INFO"
+        ):
+            en.items([1]).log(level=level)  # type: ignore[arg-type]

@@ -260,9 +260,87 @@ def test_in_a_worker_the_error_comes_to_the_trainer() -> None:
     loader.close()
 
 
+class Gates:
+    """A function that hangs at some values, in whatever process, until each is let through."""
+
+    def __init__(self, *at: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self.open = {value: context.Event() for value in at}
+        self.made = context.Value("q", 0)
+
+    def fetch(self, value: int) -> int:
+        if value in self.open:
+            assert self.open[value].wait(30), "nobody has opened"
+        with self.made.get_lock():
+            self.made.value += 1
+        return value
+
+    def let_through_after(self, errors: int, outputs: Iterator[int]) -> list[int]:
+        """Take all outputs; the value that is due is let through when it was said so often that it is late."""
+        got: list[int] = []
+        late = 0
+        while True:
+            try:
+                got.append(next(outputs))
+                late = 0
+            except StopIteration:
+                return got
+            except en.WatchdogError:
+                late += 1
+                if late == errors:
+                    self.open[len(got)].set()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("errors", [1, 10])
+def test_a_late_element_keeps_its_turn_among_the_streams_of_a_loader(workers: int, errors: int) -> None:
+    gates = Gates(0, 3, 4)
+    node = en.items(range(8)).map(gates.fetch).watchdog(0.03, on_timeout="raise")
+    with node.loader(streams=2, num_workers=workers) as loader:
+        assert gates.let_through_after(errors, iter(loader)) == list(range(8))
+        assert list(loader) == list(range(8))  # all are open now
+
+
+def test_a_worker_whose_last_element_is_late_ends_its_streams_in_order() -> None:
+    gates = Gates(0, 6, 7)
+    node = en.items(range(11)).map(gates.fetch).watchdog(0.03, on_timeout="raise")
+    with node.loader(streams=3, num_workers=3) as loader:
+        assert gates.let_through_after(3, iter(loader)) == list(range(11))
+
+
+def test_the_other_workers_do_not_run_away_while_one_is_late() -> None:
+    gates = Gates(0)
+    node = en.items(range(400)).map(gates.fetch).watchdog(0.01, on_timeout="raise")
+    with node.loader(num_workers=2) as loader:
+        outputs = iter(loader)
+        for _ in range(60):
+            with pytest.raises(en.WatchdogError):
+                next(outputs)
+        assert 1 <= gates.made.value <= 4  # turns 1, 3, 5 and 7; without a bound there are some 60
+        gates.open[0].set()
+        assert gates.let_through_after(1000, outputs) == list(range(400))
+
+
+def test_the_state_of_a_loader_with_workers_stays_that_of_the_last_output() -> None:
+    gates = Gates(3)
+    node = en.items(range(8)).map(gates.fetch).watchdog(0.03, on_timeout="raise")
+    with node.loader(streams=2, num_workers=2) as loader:
+        outputs = iter(loader)
+        assert [next(outputs) for _ in range(3)] == [0, 1, 2]
+        state = loader.state_dict()
+        for _ in range(12):
+            with pytest.raises(en.WatchdogError):
+                next(outputs)
+            assert loader.state_dict() == state
+        gates.open[3].set()
+        resumed = node.loader(streams=2)
+        resumed.load_state_dict(state)
+        assert list(resumed) == [3, 4, 5, 6, 7]
+
+
 @pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan"), True, "60"])
 def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
-    with pytest.raises(ValueError, match="watchdog needs seconds > 0, got seconds="):
+    with pytest.raises(ValueError, match="watchdog needs seconds, a finite number > 0, got seconds="):
         en.items([1]).watchdog(seconds)
 
 

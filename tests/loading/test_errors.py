@@ -15,7 +15,12 @@ from tests.loading.pipelines import round_trip
 
 def outcome(loader: Any) -> list[Any]:
     """Return all outputs and errors of a pass, an error as its type and message, as a persistent trainer sees them."""
-    iterator, found = iter(loader), []
+    return outcome_of(iter(loader))
+
+
+def outcome_of(iterator: Any) -> list[Any]:
+    """Return all outputs and errors that an iterator still gives."""
+    found: list[Any] = []
     while True:
         try:
             found.append(next(iterator))
@@ -230,3 +235,66 @@ def test_what_cannot_be_rebuilt_after_a_resume_is_dropped_on_request(tmp_path: P
     assert sorted([before, *resumed]) == [number for number in range(20) if number != 3]
     assert resumed.counts() == {"Shuffle(size=8)": {"skipped": 0, "failed": 1}}
     resumed.close()
+
+
+def fails_at_3(value: int) -> int:
+    if value == 3:
+        raise ValueError("three is bad")
+    return value
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_resume_with_nothing_but_failing_elements_left_ends_the_pass_behind_them(workers: int) -> None:
+    pipeline = en.items(range(4)).map(fails_at_3)
+    with pipeline.loader(num_workers=workers) as loader:
+        iterator = iter(loader)
+        assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+        state = round_trip(loader.state_dict())
+        rest = [(ValueError, "three is bad")]
+        assert outcome_of(iterator) == rest
+    with pipeline.loader(num_workers=workers) as again:
+        again.load_state_dict(state)
+        assert outcome(again) == rest
+        assert outcome(again) == [0, 1, 2, *rest]
+
+
+def object_at_4_then_fatal(value: int) -> Any:
+    if value in (5, 6):
+        raise en.FatalSampleError(f"{value} is fatal")
+    return object() if value == 4 else value
+
+
+def test_a_turn_left_empty_does_not_take_away_the_state_of_the_last_output() -> None:
+    # Behind the error, an object that nothing can encode is left in the batch.
+    pipeline = en.items(range(8)).map(object_at_4_then_fatal, pure=False).batch(2)
+    with pipeline.loader(num_workers=1) as loader:
+        iterator = iter(loader)
+        assert [next(iterator), next(iterator)] == [[0, 1], [2, 3]]
+        state = loader.state_dict()
+        for _ in range(2):
+            with pytest.raises(en.FatalSampleError):
+                next(iterator)
+            assert loader.state_dict() == state
+        assert next(iterator)[1] == 7
+
+
+def test_an_output_that_leaves_a_buffer_without_an_encoder_behind_is_reported_with_the_state() -> None:
+    with en.items(range(4)).map(object_of, pure=False).shuffle(3).map(type).loader(num_workers=1) as loader:
+        iterator = iter(loader)
+        assert next(iterator) is object
+        with pytest.raises(TypeError, match="register_encoder"):
+            loader.state_dict()
+
+
+def object_of(value: int) -> object:
+    return object()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nodes_that_only_watch_do_not_matter_to_the_counts(workers: int) -> None:
+    pipeline = en.items(range(8)).log(1000).map(pipelines.value_error_at_7, on_error="skip").watchdog(60)
+    watched = pipeline.batch(2).gc(1000).log(1000).watchdog(60)
+    with watched.loader(num_workers=workers, streams=2) as loader:
+        assert loader.counts() == {}
+        list(loader)
+        assert loader.counts() == {"Map(fn=value_error_at_7, on_error='skip')": {"skipped": 0, "failed": 1}}
