@@ -261,7 +261,7 @@ def _ask_fields(choices: Choices, kind: type[Any], samples: Sequence[dict[str, A
                 return ""
             if not text:
                 raise ValueError(f"{kind.__name__} needs the field {name!r}")
-            if text not in refused:
+            if text not in refused or _looks_inside(text, samples):
                 refused.append(text)
                 _say(f"  {plain_text(_tried(kind, name, text, samples))}")
             return text
@@ -271,6 +271,11 @@ def _ask_fields(choices: Choices, kind: type[Any], samples: Sequence[dict[str, A
         if access:
             mapped[name] = access
     choices.field_map = mapped
+
+
+def _looks_inside(access: str, samples: Sequence[dict[str, Any]]) -> bool:
+    """Tell whether an access looks into a part that a sample has."""
+    return any(one.keys and one.part in sample for one in parse_access(access) for sample in samples)
 
 
 def _tried(kind: type[Any], name: str, access: str, samples: Sequence[dict[str, Any]]) -> str:
@@ -283,6 +288,8 @@ def _tried(kind: type[Any], name: str, access: str, samples: Sequence[dict[str, 
             return f"→ {described_value(getattr(alone(sample), name))}"
         except EnergonNodesError as error:
             problem = problem or str(error).partition(". Correct the field map")[0]
+    if problem and _looks_inside(access, samples):  # prepare refuses it too
+        raise ValueError(problem)
     if problem:
         raise ValueError(f"{problem}. The same answer again keeps it nevertheless")
     return "(not tried: no sample could be read)"

@@ -93,7 +93,8 @@ def prepare(path: str, progress: bool | None, yes: bool, **options: Any) -> None
     _show(prepared, choices)
     if path.endswith(".jsonl") and prepared.warnings:
         # For a file of lines every warning is of damage: it has none of what a split or a type could be wrong about.
-        raise DatasetError("the lines named above cannot be read; the index is written, and the other lines can be")
+        what = "the lines named above cannot be read" if prepared.samples else f"{path} has no line to read"
+        raise DatasetError(f"{what}; the index is written")
 
 
 def _choices(path: str, options: dict[str, Any]) -> Choices:

@@ -100,7 +100,9 @@ def test_wrong_answers_are_explained_and_asked_again(folder: Path):
             ("image", "pgn"),
             ("image", "png["),
             ("image", "png"),
-            ("caption", ""),
+            ("caption", "json[titel]"),
+            ("caption", "json[titel]"),
+            ("caption", "txt"),
             ("Store them", "perhaps"),
             ("Store them", "y"),
             ("Go on", "y"),
@@ -113,6 +115,7 @@ def test_wrong_answers_are_explained_and_asked_again(folder: Path):
         "did you mean 'CaptioningSample'?",
         "it has no part 'pgn'; did you mean 'png'?",
         "opens and closes brackets unevenly",
+        "json has no key 'titel'; did you mean 'title'?",
         "is neither yes nor no, nor what --media takes",
         "20 entries",
     ):
