@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from math import inf, isfinite, isinf
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, cast
+
+import numpy as np
 
 from energon_nodes.combinators.batch import Batch
 from energon_nodes.combinators.branch_order import ByWeight, Exact, Mixing
@@ -89,12 +91,12 @@ class Blend(Node[X], verb="blend"):
         """Return weights as a list of floats, one for each source.
 
         Raises:
-            TypeError: They are no sequence.
+            TypeError: They are no sequence, or one is no number.
             ValueError: They are not positive and finite numbers, or not as many as the sources.
         """
         if isinstance(weights, (str, bytes, Mapping)) or not hasattr(weights, "__iter__"):
             raise TypeError(f"blend needs a sequence of weights, one for each source, got {weights!r}")
-        numbers = [float(weight) for weight in weights]  # plain numbers are compared on load
+        numbers = [_plain_weight(weight) for weight in weights]  # plain numbers are compared on load
         if len(numbers) != len(self.sources):
             raise ValueError(
                 f"blend needs one weight for each source, got {len(numbers)} for {len(self.sources)} sources"
@@ -219,7 +221,7 @@ def blend(
         A node of the mixture.
 
     Raises:
-        TypeError: If the weights are no sequence.
+        TypeError: If the weights are no sequence of numbers.
         ValueError: If the weights are not positive, or not as many as the sources; or lengths that they need are not
             known.
     """
@@ -256,9 +258,10 @@ def blend_epochized(
         A node of the mixture.
 
     Raises:
+        TypeError: If it is neither a dict of nodes nor a sequence of pairs.
         ValueError: If a number is not positive, or a source's length is not known or infinite.
     """
-    pairs = list(repetitions.items()) if isinstance(repetitions, Mapping) else list(repetitions)
+    pairs = _pairs_of(repetitions)
     for source, count in pairs:
         if not _is_positive(count):
             raise ValueError(
@@ -305,8 +308,31 @@ def find_blend(root: Node[Any], name: str | None) -> int:
     )
 
 
-def _is_positive(count: object) -> bool:
-    return isinstance(count, (int, float)) and not isinstance(count, bool) and 0 < count < inf
+def _pairs_of(repetitions: Any) -> list[tuple[Any, Any]]:
+    rule = "blend_epochized needs a dict of nodes and repetitions such as {node: 2}, or pairs such as [(node, 2)]"
+    if isinstance(repetitions, (str, bytes, Node)) or not hasattr(repetitions, "__iter__"):
+        raise TypeError(f"{rule}, got {repetitions!r}")
+    mapping = isinstance(repetitions, Mapping)
+    found: list[Any] = list(cast("Any", repetitions).items() if mapping else repetitions)
+    for number, pair in enumerate(found):
+        if not isinstance(pair, (tuple, list)) or len(cast("Any", pair)) != 2 or not isinstance(pair[0], Node):
+            hint = ": write 1 beside a node that comes once" if isinstance(pair, Node) else ""
+            raise TypeError(f"{rule}, got {pair!r} as number {number}{hint}")
+    return found
+
+
+def _is_positive(count: Any) -> bool:
+    number = isinstance(count, (int, float, np.integer)) and not isinstance(count, bool)
+    return number and 0 < float(cast("Any", count)) < inf
+
+
+def _plain_weight(weight: Any) -> float:
+    if isinstance(weight, (SupportsFloat, SupportsIndex)) and not isinstance(weight, bool):
+        try:
+            return float(weight)
+        except TypeError:  # an array of several numbers
+            pass
+    raise TypeError(f"blend needs a number as weight of each source, got {weight!r}")
 
 
 @add_verb

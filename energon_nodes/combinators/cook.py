@@ -92,8 +92,8 @@ def cook(
         A node of what the functions return, or yield.
 
     Raises:
-        TypeError: There is no cooker, or a function asks for something that is not offered; the message names
-            function, parameter and what is.
+        TypeError: There is no cooker, a function asks for something that is not offered, or none asks for a store in
+            `aux`; the message names function, parameter and what there is.
         ValueError: A setting cannot work.
     """
     kitchen = cooking(cookers, aux=aux, primary=primary, cache=cache, rng=rng)

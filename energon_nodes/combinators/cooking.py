@@ -10,8 +10,9 @@ from inspect import Parameter
 from typing import Any, cast
 
 from energon_nodes.combinators.calls import Rng, is_generator_function
-from energon_nodes.core.errors import NoCookerError
+from energon_nodes.core.errors import NoCookerError, StateError
 from energon_nodes.core.graph import is_stateful
+from energon_nodes.core.spelling import did_you_mean, listed
 from energon_nodes.samples.cookers import Cooker
 
 __all__ = ["Cooking", "StatefulCooking", "cooking"]
@@ -75,6 +76,21 @@ class Cooking:
                 return (made,) if self.gives_many and not each.gives_many else made
         raise self._no_cooker(sample)
 
+    def check_used(self, names: Iterable[str]) -> None:
+        """Raise a TypeError unless every one of these stores is asked for by one of the functions."""
+        unused = [name for name in names if not any(name in each.stores for each in self._bound)]
+        if not unused:
+            return
+        asked: dict[str, None] = {}
+        for each in self._cookers:
+            asked |= dict.fromkeys(parameter.name for parameter in _parameters(each.fn))
+        functions = ", ".join(_name(each.fn) for each in self._cookers)
+        raise TypeError(
+            f"cook got {listed(unused)} in aux, and no cooking function has a parameter of this name"
+            f"{did_you_mean(unused[0], asked) or '.'} The functions are {functions}; their parameters behind the "
+            f"sample: {listed(asked)}. Name the parameter as the store, or leave it out"
+        )
+
     def _candidates(self, subflavors: Mapping[str, Any]) -> Iterable[_Bound]:
         """Return the cookers that can match samples of a dataset; the choice is made once for its subflavors."""
         try:
@@ -134,7 +150,14 @@ class StatefulCooking(Cooking):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the functions into the states that `state_dict` returned."""
-        for name, fn in self._stateful().items():
+        stateful = self._stateful()
+        if set(state) != set(stateful):
+            raise StateError(
+                f"the checkpoint was saved with states of the cooking functions {listed(state)} (counted from 0) "
+                f"and of {self!r} those with a state are {listed(stateful)}: give the cookers as they were "
+                "when the checkpoint was saved, or start afresh"
+            )
+        for name, fn in stateful.items():
             fn.load_state_dict(state[name])
 
     def _stateful(self) -> dict[str, Any]:
@@ -158,13 +181,16 @@ def cooking(
         'a cat'
 
     Raises:
-        TypeError: There is no cooker, one is none, or a function asks for something that is not offered.
+        TypeError: There is no cooker, one is none, a function asks for something that is not offered, or none asks for
+            a store in `aux`.
         ValueError: A store has a name that stands for something else.
     """
     if not cookers:
         raise TypeError("cook needs at least one cooking function or Cooker, got none")
-    for name in aux or {}:
-        if name in ("primary", "cache", "rng") or not name.isidentifier():
+    if aux is not None and not isinstance(aux, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f'cook needs aux as a dict of names and stores, such as {{"images": store}}, got {aux!r}')
+    for name in cast("Mapping[Any, Any]", aux or {}):
+        if not isinstance(name, str) or name in ("primary", "cache", "rng") or not name.isidentifier():
             raise ValueError(
                 f"cook needs names of parameters in aux, got {name!r}: functions get the stores by these names, and "
                 "primary, cache and rng have arguments of their own"
@@ -173,7 +199,9 @@ def cooking(
     offered |= {name: value for name, value in (("primary", primary), ("cache", cache)) if value is not None}
     made = [_as_cooker(each) for each in cookers]
     kind = StatefulCooking if any(is_stateful(each.fn) for each in made) else Cooking
-    return kind(made, offered, rng)
+    kitchen = kind(made, offered, rng)
+    kitchen.check_used(aux or {})
+    return kitchen
 
 
 def _as_cooker(given: Any) -> Cooker[Any]:
@@ -188,13 +216,9 @@ def _bind(cooker: Cooker[Any], offered: Mapping[str, Any], rng: Rng) -> _Bound:
     """Find what a cooking function asks for by the names of its parameters, or by the marks of `@cooker`."""
     fn = cooker.fn
     marked = [name for name in ("primary", "cache") if getattr(fn, f"__cooker_need_{name}__", False)]
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())[1:]
-    except ValueError:  # a function of C that tells nothing
-        parameters = []
     stores: dict[str, Any] = {}
     draws = False
-    for parameter in parameters:
+    for parameter in _parameters(fn):
         name = parameter.name
         if parameter.kind is Parameter.VAR_POSITIONAL:
             continue
@@ -212,6 +236,14 @@ def _bind(cooker: Cooker[Any], offered: Mapping[str, Any], rng: Rng) -> _Bound:
         stores[name] = offered[name]
     test = cooker.matches_sample if cooker.has_parts or cooker.where is not None else None
     return _Bound(cooker, test, stores, draws, is_generator_function(fn) or is_generator_function(inspect.unwrap(fn)))
+
+
+def _parameters(fn: Any) -> list[Parameter]:
+    """Return the parameters behind the sample."""
+    try:
+        return list(inspect.signature(fn).parameters.values())[1:]
+    except ValueError:  # a function of C that tells nothing
+        return []
 
 
 def _not_offered(fn: Any, asks: str, name: str, offered: Mapping[str, Any], rng: Rng) -> str:

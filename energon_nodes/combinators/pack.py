@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Pack(Packs[Y], Node[Y], verb="pack"):
     Raises:
         TypeError: If a function is not callable.
         ValueError: If a setting is out of its range.
-        SampleError: While running, if `select` returns something that it was not given, or an element twice.
+        SampleError: While running, if `select` returns no lists, something that it was not given, or an element twice.
     """
 
     source: Node[Any]
@@ -216,10 +216,14 @@ def _positions(packs: Iterable[Iterable[Any]], values: Sequence[Any], by: str) -
     for number in range(len(values) - 1, -1, -1):  # an object that came several times is taken as often, in order
         places.setdefault(number if by == "position" else id(values[number]), []).append(number)
     found: list[list[int]] = []
-    for pack in packs:
+    for pack in _iterated(packs, by, "its result"):
         members: list[int] = []
-        for value in pack:
-            where = places.get(value if by == "position" else id(value))
+        for value in _iterated(pack, by, "one of its packs"):
+            where = None
+            if by == "value" or isinstance(value, SupportsIndex):
+                where = places.get(value if by == "position" else id(value))
+            if where is None and by == "value" and id(pack) in places:
+                raise SampleError(_no_list(pack, by, "one of its packs"))
             if not where:
                 what = "position" if by == "position" else "value"
                 raise SampleError(
@@ -234,6 +238,24 @@ def _positions(packs: Iterable[Iterable[Any]], values: Sequence[Any], by: str) -
             members.append(where.pop())
         found.append(members)
     return found
+
+
+def _iterated(given: Any, by: str, what: str) -> Iterator[Any]:
+    try:
+        if not isinstance(given, (str, bytes)):
+            return iter(given)
+    except TypeError:
+        pass
+    raise SampleError(_no_list(given, by, what))
+
+
+def _no_list(given: object, by: str, what: str) -> str:
+    members = "positions in the list" if by == "position" else "values"
+    example = "[[0, 2], [1]]" if by == "position" else "[[a, c], [b]]"
+    return (
+        f"select must return a list of packs, each a list of the {members} that it was given, such as {example}; "
+        f"{what} is {_short(given)}: return [] where it chooses nothing, and [[value]] for a pack of one"
+    )
 
 
 def _short(value: object) -> str:

@@ -36,6 +36,8 @@ class PackTo(Packs[Y], Node[Y]):
         ['abcf', 'degh']
     """
 
+    written_as = {"measure": "length"}  # noqa: RUF012
+
     source: Node[Any]
     capacity: int
     _: KW_ONLY

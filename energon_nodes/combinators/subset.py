@@ -19,7 +19,7 @@ from energon_nodes.combinators.tap import Tap
 from energon_nodes.combinators.watching import Watching
 from energon_nodes.combinators.with_keys import WithKeys
 from energon_nodes.core.node import Node, add_verb
-from energon_nodes.sources.subset import Bound, is_relative
+from energon_nodes.sources.subset import Bound, is_relative, plain_sections
 from energon_nodes.sources.wrap import Wrap
 
 __all__ = ["subset"]
@@ -68,7 +68,7 @@ def subset(source: Node[X], first: Bound, last: Bound) -> Node[X]:
             not know what a part of it is.
     """
     is_relative((first, last))  # a mistake in the bounds is reported as such, whatever the pipeline
-    return cast("Node[X]", _narrowed(source, first, last))
+    return cast("Node[X]", _narrowed(source, *plain_sections([(first, last)])))
 
 
 def _narrowed(node: Node[Any], first: Bound, last: Bound) -> Node[Any]:

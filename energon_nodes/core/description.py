@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
@@ -47,6 +48,7 @@ class Description(BaseNode[T], Verbs[T]):
     """
 
     verb: ClassVar[str | None] = None
+    written_as: ClassVar[Mapping[str, str]] = {}  # settings that users write by other names than those of the fields
     in_checkpoints: ClassVar[bool] = True  # False for nodes that watch only: they come and go between save and load
     _config: ClassVar[tuple[dataclasses.Field[Any], ...]] = ()
     _by_kind: ClassVar[dict[str, tuple[dataclasses.Field[Any], ...]]] = {}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMAT",
     "buffers_of",
+    "check_functions",
     "check_graph",
     "check_state",
     "copy_plain",
@@ -176,9 +177,10 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     for field in [*own, *(field for field in config if field not in own)]:
         if _tuples(config.get(field)) != own.get(field):
             meaning = ", which stands for the names, order and counts of the shards" if field == "fingerprint" else ""
+            shown = node.written_as.get(field, field)
             raise StateError(
-                f"the checkpoint was saved with {field}={config.get(field)!r} where this pipeline has "
-                f"{field}={own.get(field)!r}{meaning} ({name} {where}): build the pipeline as it was, or start afresh"
+                f"the checkpoint was saved with {shown}={config.get(field)!r} where this pipeline has "
+                f"{shown}={own.get(field)!r}{meaning} ({name} {where}): build the pipeline as it was, or start afresh"
             )
     sources = node.sources_of()
     if len(below) != len(sources):
@@ -186,6 +188,20 @@ def check_graph(node: Node[Any], saved: Any, place: str = "") -> None:
     for number, (source, part) in enumerate(zip(sources, below, strict=True)):
         step = "source" if len(sources) == 1 else f"sources[{number}]"
         check_graph(source, part, f"{place}.{step}" if place else step)
+
+
+def check_functions(node: Node[Any], saved: dict[str, Any]) -> None:
+    """Raise a StateError unless the functions of a node that have a state are those whose states were saved."""
+    stateful: dict[str, Any] = node._live  # pyright: ignore[reportPrivateUsage]
+    for setting in node._config:  # pyright: ignore[reportPrivateUsage]
+        name = setting.name
+        if (name in stateful) != (name in saved):
+            shown = node.written_as.get(name, name)
+            before, now = ("without", "that has") if name in stateful else ("with", "that has none")
+            raise StateError(
+                f"the checkpoint was saved with a function {before} a state where {node!r} has one {now} ({shown}): "
+                "use the function as it was when the checkpoint was saved, or start afresh"
+            )
 
 
 def _in_checkpoints(node: Node[Any]) -> Node[Any]:
@@ -238,7 +254,7 @@ def settings(node: Node[Any]) -> list[str]:
     for field in node._config:  # pyright: ignore[reportPrivateUsage]
         value = getattr(node, field.name)
         if value is not field.default and value != field.default and not _holds_nodes(node, value):
-            shown.append(f"{field.name}={_short(value)}")
+            shown.append(f"{node.written_as.get(field.name, field.name)}={_short(value)}")
     return shown
 
 

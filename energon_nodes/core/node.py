@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from energon_nodes.core import graph
 from energon_nodes.core.description import Description, registered_nodes
 from energon_nodes.core.encoders import decode_value, encode_value
-from energon_nodes.core.errors import StateError
+from energon_nodes.core.errors import SkipSample, StateError, shown_key
 from energon_nodes.core.policies import apply_policy, rebuild_or_drop
 from energon_nodes.core.restore import Buffer, ColumnBuffer, Key
 from energon_nodes.core.share import Context
@@ -70,7 +70,13 @@ class Node(Description[T], abstract=True):
             >>> squares.restore((0, 2))
             9
         """
-        return self.restore_many([key])[0]
+        try:
+            return self.restore_many([key])[0]
+        except Exception as error:
+            if isinstance(error, SkipSample) and not error.args:
+                error.args = ("a function skips this sample, so the stream has no such element",)
+            error.add_note(f"while the element with restore key {shown_key(key)} of {self!r} was restored")
+            raise
 
     def restore_many(self, keys: Sequence[Key]) -> list[T]:
         """Rebuild elements from their restore keys; reads are coalesced where the source can do it."""
@@ -318,6 +324,7 @@ class Node(Description[T], abstract=True):
         try:
             (self.epoch, self.skipped, self.failed), own, below = snapshot
             parts = list(zip(self.sources_of(), below, strict=True))
+            graph.check_functions(self, own)
             for field in self._by_kind.get("state", ()):
                 if field.name in own:  # a release before the field has had its first value
                     setattr(self, field.name, graph.copy_plain(own[field.name], f"{field.name} of {self!r}"))

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from energon_nodes.core.checks import check_size
@@ -17,7 +18,7 @@ from energon_nodes.samples.kept import KeptLazy, packed
 from energon_nodes.samples.lazy import Lazy
 from energon_nodes.samples.leaving import close_at_exit
 from energon_nodes.samples.pooled import PooledLazy
-from energon_nodes.samples.store import Store
+from energon_nodes.samples.store import Store, check_name
 from energon_nodes.storage.cache_folder import CacheFolder
 from energon_nodes.storage.cache_ledger import Counts
 from energon_nodes.storage.cache_places import chosen_root, room_on_disk
@@ -50,6 +51,7 @@ class CachePool:
         self.root, self.max_bytes, self.max_files = root, max_bytes, max_files
         self.threads, self.queue = threads, queue
         self.closed = self._off = False
+        self._alone = 0  # values that were read without the folder
         self._finalizer: Any = None
         self._start_fresh()
         _pools.add(self)
@@ -68,9 +70,10 @@ class CachePool:
             fetched, and raises what the store raises.
 
         Raises:
-            TypeError: It is no store.
+            TypeError: It is no store, or the name is no text.
         """
         _check_store(store)
+        check_name(store.path, name)
         fetcher = self._fetcher()
         ticket = None
         if fetcher is not None:
@@ -89,10 +92,11 @@ class CachePool:
             What `store[name]` returns.
 
         Raises:
-            TypeError: It is no store, or nothing can be noted in the sample.
+            TypeError: It is no store, the name is no text, or nothing can be noted in the sample.
             NotInStoreError: There is no such file; see `store[name]`, also for the other errors.
         """
         _check_store(store)
+        check_name(store.path, name)
         return PooledLazy(self, store, name, None).get(sample)
 
     def to_cache(self, value: Any, name: str | None = None) -> Lazy:
@@ -122,10 +126,14 @@ class CachePool:
     # ---- about the pool ----------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """Return what lies in the folder, and what was done, over all processes that share it."""
+        """Return what lies in the folder, and what was done, over all processes that share it.
+
+        Where the folder cannot be used, and once the pool is closed, there is nothing to share: `direct` then counts
+        what this process has read from the stores without it.
+        """
         fetcher = self._fetcher()
         if fetcher is None:
-            return Counts()
+            return Counts(direct=self._alone)
         fetcher.settle()
         return fetcher.folder.ledger.read()
 
@@ -166,18 +174,22 @@ class CachePool:
         fetcher = self._fetcher()
         store, name = lazy.store, lazy.name
         if fetcher is None:
-            return store.entries.read(name)
+            data = store.entries.read(name)
+            with self._lock:
+                self._alone += 1
+            return data
         file = _file_of(store, name)
         ticket = ticket or fetcher.join(file)  # another sample may wait for the same file
         data = fetcher.take(ticket) if ticket is not None else None
-        if data is None:
-            data = fetcher.read(file)
         if data is not None:
-            fetcher.folder.count(hits=1)
+            return data
+        data = fetcher.read(file)
+        if data is not None:
+            fetcher.count(hits=1)
             return data
         data = store.entries.read(name)
         fetcher.put(file, data, pin=False)
-        fetcher.folder.count(direct=1)
+        fetcher.count(direct=1)
         return data
 
     def drop_kept(self, path: str) -> None:
@@ -279,8 +291,11 @@ def cache_pool(
     root = chosen_root(folder)
     if max_bytes is None:
         max_bytes = room_on_disk(root)
-    elif isinstance(max_bytes, bool) or not 1 <= max_bytes < float("inf"):
-        raise ValueError(f"cache_pool needs max_bytes >= 1, or None for half of the disk, got max_bytes={max_bytes!r}")
+    elif isinstance(max_bytes, bool) or not isinstance(max_bytes, Real) or not 1 <= max_bytes < float("inf"):
+        raise ValueError(
+            "cache_pool needs max_bytes as a number of bytes >= 1, such as 64e9, or None for half of the disk, got "
+            f"max_bytes={max_bytes!r}"
+        )
     pool = CachePool(root, int(max_bytes), max_files, threads, queue)
     pool.open()
     return pool
@@ -312,6 +327,7 @@ def _reopened(root: str, max_bytes: int, max_files: int, threads: int, queue: in
 
 def _forget_parent() -> None:
     for pool in list(_pools):
+        pool._alone = 0  # pyright: ignore[reportPrivateUsage]
         pool._start_fresh()  # pyright: ignore[reportPrivateUsage]
 
 

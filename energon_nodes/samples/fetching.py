@@ -30,7 +30,7 @@ class Ticket:
         self.name, self.read = name, read
         self.state = _QUEUED
         self.users = 1
-        self.data: bytes | None = None  # fetched, and there is no room for it yet
+        self.data: bytes | None = None  # fetched, and there was no room for it
 
 
 class Fetcher:
@@ -109,7 +109,7 @@ class Fetcher:
             return ticket
 
     def take(self, ticket: Ticket) -> bytes | None:
-        """Return the bytes and give the ticket back; wait if they are being fetched just now.
+        """Return the bytes, count them, and give the ticket back; wait if they are being fetched just now.
 
         Returns:
             None if they were not fetched: nobody had the time, it failed, or they are gone.
@@ -120,7 +120,11 @@ class Fetcher:
                 self._changed.wait()
             data, ready = ticket.data, ticket.state == _READY
         try:
-            return self.read(ticket.name) if ready else data
+            if ready:
+                data = self.read(ticket.name)
+            if data is not None:  # from the hands of a thread, it was never in the folder
+                self.count(hits=int(ready), direct=int(not ready))
+            return data
         finally:
             with self._lock:
                 self._release(ticket)
@@ -151,6 +155,13 @@ class Fetcher:
         except OSError as error:
             self.give_up(error)
             return None
+
+    def count(self, *, hits: int = 0, direct: int = 0) -> None:
+        """Count values that were read from the folder, and from where they come from."""
+        try:
+            self.folder.count(hits=hits, direct=direct)
+        except OSError as error:
+            self.give_up(error)
 
     def put(self, name: str, data: bytes, *, pin: bool, shared: bool = True) -> bool:
         """Put a file into the folder; return whether it is there."""
@@ -241,12 +252,11 @@ class Fetcher:
         except Exception as error:  # who needs it reads it again, and gets the error
             _log.debug("%s could not be fetched ahead: %r", ticket.name, error)
             return False
-        with self._lock:
-            ticket.data = data
-            self._changed.notify_all()
         pause = _FIRST_PAUSE
         while not self.put(ticket.name, data, pin=True):
             with self._lock:
+                ticket.data = data
+                self._changed.notify_all()
                 if not ticket.users or self._closing or self.broken:
                     return False
                 self._changed.wait(pause)
@@ -255,7 +265,8 @@ class Fetcher:
 
     def _finish(self, ticket: Ticket, stored: bool) -> None:
         with self._lock:
-            ticket.data = None
+            if stored:
+                ticket.data = None  # else it waits for those who asked: the folder cannot be used any more
             ticket.state = _READY if stored else _GONE
             if not ticket.users:
                 self._forget(ticket)

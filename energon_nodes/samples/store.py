@@ -19,7 +19,7 @@ from energon_nodes.storage.provenance import Source
 if TYPE_CHECKING:
     from energon_nodes.samples.cache_pool import CachePool
 
-__all__ = ["Store", "store"]
+__all__ = ["Store", "check_name", "store"]
 
 
 class Store:
@@ -72,11 +72,14 @@ class Store:
             Its bytes, or the decoded value where the store decodes.
 
         Raises:
+            TypeError: The name is no text.
             NotInStoreError: There is no such file, or the name leads out of the folder; it is a KeyError.
             ShardError: A shard cannot be read.
             DecodeError: The content is broken.
             OSError: The file cannot be read.
         """
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            check_name(self.path, name)
         data = self._read(name)
         return data if self.decode is None else self.decoded(name, data)
 
@@ -91,10 +94,11 @@ class Store:
             What `store[name]` returns.
 
         Raises:
-            TypeError: The sample has no `__sources__` that could be set.
+            TypeError: The sample has no `__sources__` that could be set, or the name is no text.
             NotInStoreError: See `store[name]`, also for the other errors.
         """
         check_notable("store.get", sample)
+        check_name(self.path, name)
         if name[:1] == ".":
             key: object = sample.__key__ if isinstance(sample, Sample) else sample.get("__key__")
             if not isinstance(key, str):
@@ -114,9 +118,19 @@ class Store:
             The bytes or decoded values, in the order of the names.
 
         Raises:
+            TypeError: It is no sequence of names.
             NotInStoreError: One or more do not exist; see `store[name]`, also for the other errors.
         """
-        found = self.entries.read_many(names)
+        if isinstance(names, (str, bytes)):
+            raise TypeError(
+                f"get_many needs a list of names, got {names!r}: give [{names!r}], or read store[{names!r}]"
+            )
+        try:
+            found = self.entries.read_many(names)
+        except (AttributeError, TypeError):
+            for name in names:
+                check_name(self.path, name)
+            raise
         if self.decode is None:
             return cast("list[Any]", found)
         return [self.decoded(name, data) for name, data in zip(names, found, strict=True)]
@@ -130,7 +144,11 @@ class Store:
 
         Returns:
             The lazy value; `resolve` replaces those in a sample.
+
+        Raises:
+            TypeError: The name is no text.
         """
+        check_name(self.path, name)
         return Lazy(self, name) if cache is None else cache.lazy(self, name)
 
     def source_of(self, name: str) -> Source:
@@ -151,6 +169,7 @@ class Store:
         Raises:
             NotInStoreError: Nothing was stored for this name; `prepare_media` does it.
         """
+        check_name(self.path, name)
         found = self._media.get(name) if name in self.entries else None
         if found is None:
             self._read(name)  # a name that does not exist has an error of its own
@@ -184,6 +203,15 @@ class Store:
             return data
         key, part = self.entries.split(name)
         return self.decode({"__key__": key, part: data})[part]
+
+
+def check_name(store: str, name: object) -> None:
+    """Raise a TypeError unless this can be the name of a file in the store with this path."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"the names of files in the store {store} are texts such as 'a.txt', got {name!r}, which is of the type "
+            f"{type(name).__name__}"
+        )
 
 
 _recent: deque[Store] = deque(maxlen=16)  # came with elements from other processes; the next element needs it again

@@ -134,10 +134,16 @@ def _numbers_of(sequence: Indexed[Any]) -> dict[str, int]:
         sample: Any = sequence[index]
         key = sample.get("__key__") if hasattr(sample, "get") else getattr(sample, "__key__", None)
         if not isinstance(key, str):
-            raise SampleError(f"items can be looked up by key if all have a __key__; element {index} has {key!r}")
+            has = "has none" if key is None else f"has {key!r}, which is of the type {type(key).__name__}"
+            example = str(index if key is None else key)
+            raise SampleError(
+                f"items can be looked up by key, as a join does, if each has a __key__ that is text; element {index} "
+                f'{has}: give each sample a __key__ of its own, such as {{"__key__": {example!r}, ...}}'
+            )
         if key in numbers:
             raise SampleError(
-                f"items cannot be looked up by key: the elements {numbers[key]} and {index} both have the key {key!r}"
+                f"items can be looked up by key, as a join does, if no two have the same; the elements {numbers[key]} "
+                f"and {index} both have the key {key!r}: give each sample a __key__ of its own, or leave one out"
             )
         numbers[key] = index
     return numbers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
-from typing import Any, TypeAlias
+from operator import index
+from typing import Any, TypeAlias, cast
 
 __all__ = ["Bound", "Section", "is_relative", "plain_sections", "resolve_sections", "resolve_subset"]
 
@@ -59,7 +60,7 @@ def resolve_sections(sections: Sequence[Section], count: int) -> tuple[int, int]
     """
     start, stop = 0, count  # by numbers
     low, high = Fraction(0), Fraction(1)  # of these
-    for section in sections:
+    for section in map(_plain, sections):
         first, last = _start_and_stop(start, stop, low, high)
         if is_relative(section):
             begin, end = Fraction(_fraction(section[0]) or 0), Fraction(_fraction(section[1]) or 0)
@@ -91,6 +92,7 @@ def is_relative(section: Section) -> bool:
     pair: Any = section
     if not isinstance(pair, tuple | list) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
         raise ValueError(f'subset needs two bounds such as (0.0, 0.5), ("0%", "50%") or (100, "end"), got {section!r}')
+    section = _plain(section)
     low, high = _fraction(section[0]), _fraction(section[1])
     if (low is None) != (high is None):
         raise ValueError(
@@ -107,8 +109,25 @@ def plain_sections(sections: Sequence[Section]) -> Any:
         >>> plain_sections([]), plain_sections([(0.0, 0.5)]), plain_sections([[0.0, 0.5], (0, 3)])
         (None, (0.0, 0.5), ((0.0, 0.5), (0, 3)))
     """
-    pairs = tuple([tuple(section) for section in sections])
+    pairs = tuple([tuple(_plain(section)) for section in sections])
     return pairs if len(pairs) > 1 else pairs[0] if pairs else None
+
+
+def _plain(section: Section) -> Any:
+    """Return a section with numbers of numpy as those of Python; what is none of these stays."""
+    pair: Any = section
+    return tuple([_plain_bound(bound) for bound in cast("list[Any]", pair)]) if isinstance(pair, tuple | list) else pair
+
+
+def _plain_bound(bound: Any) -> Any:
+    if isinstance(bound, bool | str):
+        return bound
+    if isinstance(bound, float):
+        return float(bound)
+    try:
+        return index(bound)
+    except TypeError:
+        return bound
 
 
 def _start_and_stop(start: int, stop: int, low: Fraction, high: Fraction) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +20,8 @@ __all__ = ["FolderEntries"]
 
 _THREADS = 16
 _FOLDERS = 4096  # folders whose way was looked at and is remembered
-_LOOKED_AT = 2000  # names that an unknown one is compared with
+_LISTED = 100_000  # names of a folder that are listed for a message
+_LOOKED_AT = 2000  # of these, names that an unknown one is compared with
 
 
 class FolderEntries:
@@ -82,7 +84,7 @@ class FolderEntries:
             The bytes.
 
         Raises:
-            NotInStoreError: There is no such file, or the name leads out of the folder.
+            NotInStoreError: There is no such file, it is a folder, or the name leads out of the store.
             OSError: It cannot be read.
         """
         path = self._path(name)
@@ -121,7 +123,10 @@ class FolderEntries:
     def _path(self, name: str) -> str:
         """Return the path of a file that a name may mean."""
         pieces = name.split("/")
-        if not name or name[0] == "/" or ".." in pieces or "\0" in name:
+        if not name or "\0" in name:
+            why = "holds a zero byte, which no name of a file can" if name else "is empty: give the name of a file"
+            raise NotInStoreError(f"the name {name!r} that was asked of the store {self.root} {why}")
+        if name[0] == "/" or ".." in pieces:
             raise NotInStoreError(
                 f"the name {name!r} leads out of the store {self.root}: names are relative to it, without '..'"
             )
@@ -149,6 +154,11 @@ class FolderEntries:
     def _missing(self, names: Sequence[str]) -> NotInStoreError:
         name = names[0] if names else ""
         more = f" (and {len(names) - 1} more of the names asked for)" if len(names) > 1 else ""
+        with suppress(OSError, ValueError):
+            if paths.is_dir(paths.join(self.root, name)):
+                there = self._listed(name.strip("/"), "")
+                inside = f"ask for one of its files, such as {listed(there[:3])}" if there else "it is empty"
+                return NotInStoreError(f"no file {name!r} in {self.root}{more}: it is a folder; {inside}")
         return NotInStoreError(f"no file {name!r} in {self.root}{more}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
@@ -156,7 +166,7 @@ class FolderEntries:
         folder = name.rpartition("/")[0]
         there: list[str] = []
         with suppress(OSError, ValueError, NotInStoreError):
-            there = self._listed(folder)
+            there = self._listed(folder, name)
         if not there:
             return f": there is no folder {folder!r} in it" if folder else ": the folder is empty"
         close = did_you_mean(name, there)
@@ -168,11 +178,15 @@ class FolderEntries:
             )
         return close or f"; there are {listed(there[:3])}"
 
-    def _listed(self, folder: str) -> list[str]:
+    def _listed(self, folder: str, name: str) -> list[str]:
+        """Return the names in a folder, of very many those next to this one."""
         front = f"{folder}/" if folder else ""
         if self._remote:
             found: list[str] = ask(paths.join(self.root, folder), "list", lambda fs, at: fs.ls(at, detail=False))
-            return [front + str(entry).rstrip("/").rpartition("/")[2] for entry in found[:_LOOKED_AT]]
-        self._path(f"{front}x")
-        with os.scandir(paths.join(self.root, folder)) as entries:
-            return sorted(front + entry.name for entry in islice(entries, _LOOKED_AT))
+            names = sorted([front + str(entry).rstrip("/").rpartition("/")[2] for entry in found])
+        else:
+            self._path(f"{front}x")
+            with os.scandir(paths.join(self.root, folder)) as entries:
+                names = sorted(front + entry.name for entry in islice(entries, _LISTED))
+        start = max(0, bisect(names, name) - _LOOKED_AT // 2)
+        return names[start : start + _LOOKED_AT]

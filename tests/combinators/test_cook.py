@@ -269,3 +269,56 @@ def test_functions_with_a_state_are_copied_for_each_stream_and_share_the_stores(
 def test_the_graph_shows_the_cookers() -> None:
     assert repr(en.items([1]).cook(en.Cooker(f.text), f.double)) == "Map(fn=cook(text, double))"
     assert repr(en.items([1]).cook(sentences)) == "FlatMap(fn=cook(sentences))"
+
+
+# ---- mistakes in aux
+
+
+def with_pics(sample: Any, pics: Any = None) -> Any:
+    return sample
+
+
+def with_all(sample: Any, **stores: Any) -> Any:
+    return stores
+
+
+def test_a_store_that_no_function_asks_for_is_refused() -> None:
+    data = en.items([crude("1")])
+    with pytest.raises(TypeError, match=r"got 'pic' in aux.*did you mean 'pics'\?.*with_pics.*sample: 'pics'\. Name"):
+        data.cook(with_pics, aux={"pic": {}})
+    with pytest.raises(TypeError, match=r"'b' in aux, and no cooking function has a parameter of this name\. The"):
+        data.cook(with_pics, aux={"pics": {}, "b": {}})
+    assert list(data.cook(with_all, aux={"pic": 1})) == [{"pic": 1}]
+    assert list(data.cook(with_pics, with_all, aux={"pics": 1, "b": 2})) == [crude("1")]
+
+
+@pytest.mark.parametrize("aux", [5, ["texts"], "texts"])
+def test_stores_are_given_by_name(aux: Any) -> None:
+    with pytest.raises(TypeError, match=r"cook needs aux as a dict of names and stores.*got"):
+        en.items([1]).cook(with_all, aux=aux)
+    with pytest.raises(ValueError, match=r"names of parameters in aux, got 1"):
+        en.items([1]).cook(with_all, aux={1: aux})  # pyright: ignore[reportArgumentType]
+
+
+class Counting:
+    """A cooking function with a state."""
+
+    count = 0
+
+    def __call__(self, sample: Any) -> int:
+        self.count += 1
+        return self.count
+
+    def state_dict(self) -> dict[str, int]:
+        return {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.count = state["count"]
+
+
+def test_states_of_other_cookers_are_refused() -> None:
+    data = en.items([crude("1"), crude("2")])
+    one = data.cook(en.Cooker(Counting(), where=is_even), with_all)
+    next(one)
+    with pytest.raises(en.StateError, match=r"functions '0' \(counted from 0\).*with a state are '1'"):
+        data.cook(with_all, Counting()).reset(one.state_dict())

@@ -261,3 +261,25 @@ def test_an_element_that_cannot_be_rebuilt_is_left_out_of_its_pack() -> None:
     node.reset(state)
     assert list(node) == [[6, 8]]
     assert (node.failed, node.skipped) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("select", "by", "shown"),
+    [
+        (lambda values: None, "value", "its result is None"),
+        (lambda values: 5, "value", "its result is 5"),
+        (lambda values: [values[0]], "value", "one of its packs is {'a': 1}"),
+        (lambda values: "ab", "value", "its result is 'ab'"),
+        (lambda values: [0, 1], "position", "positions in the list.*one of its packs is 0"),
+    ],
+)
+def test_what_select_returns_is_lists(select: Any, by: Any, shown: str) -> None:
+    node = en.items([{"a": 1}, {"a": 2}]).pack(select=select, by=by, buffer_size=2)
+    with pytest.raises(en.SampleError, match=rf"select must return a list of packs.*{shown}: return \[\]"):
+        next(node)
+
+
+def test_a_position_is_an_int() -> None:
+    node = en.items([1, 2]).pack(select=lambda values: [[[0]]], by="position", buffer_size=2)
+    with pytest.raises(en.SampleError, match=r"select returned the position \[0\]"):
+        next(node)

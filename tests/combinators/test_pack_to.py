@@ -204,3 +204,11 @@ def test_packs_of_tokens_are_batched_in_a_loader() -> None:
     batches = list(node.loader(num_workers=0))
     assert batches[0].tokens.shape == (2, 10)
     assert sum(int(batch.lengths.sum()) for batch in batches) == sum(LENGTHS)
+
+
+def test_it_is_shown_as_it_is_written() -> None:
+    node = en.items(["a", "b"]).pack_to(4, length=len)
+    assert repr(node) == "PackTo(capacity=4, length=len)"
+    other = en.items(["a", "b"]).pack_to(4, length="tokens")
+    with pytest.raises(en.StateError, match=r"with length='text' where this pipeline has length='tokens'"):
+        other.reset(en.items(["a", "b"]).pack_to(4, length="text").state_dict())

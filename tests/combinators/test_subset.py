@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,3 +180,12 @@ def test_a_node_of_a_user_says_what_a_part_of_it_is() -> None:
             return Letters(self.text[first:last])
 
     assert list(Letters("abcdef").map(str.upper).subset(1, 3)) == ["B", "C"]
+
+
+def test_integers_of_numpy_are_sample_numbers() -> None:
+    node = en.items(range(5)).subset(np.int64(1), np.int64(3))
+    assert list(node) == list(en.items(range(5), subset=(np.int32(1), np.int64(3)))) == [1, 2]
+    assert repr(node) == "Items(5 elements, subset=(1, 3))"
+    node.reset(en.items(range(5)).subset(1, 3).state_dict())
+    half = en.shards(f.tars()).subset(np.float64(0.0), np.float64(0.5))
+    assert "np.float64" not in repr(half.state_dict())

@@ -414,3 +414,25 @@ def test_integers_of_numpy_are_plain_settings() -> None:
     assert list(plain) == list(foreign)
     assert foreign.state_dict() == plain.state_dict()
     assert list(en.items(range(5)).loader(seed=np.int64(3), streams=np.int64(1))) == list(range(5))
+
+
+class Remembering:
+    """A function with a state."""
+
+    def __call__(self, value: int) -> int:
+        return value
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        pass
+
+
+def test_a_state_of_a_function_needs_a_function_with_a_state() -> None:
+    plain, stateful = en.items([1, 2]).map(abs), en.items([1, 2]).map(Remembering())
+    with pytest.raises(en.StateError, match=r"without a state where Map\(fn=Remembering\) has one that has \(fn\)"):
+        stateful.reset(plain.state_dict())
+    with pytest.raises(en.StateError, match=r"with a state where Map\(fn=abs\) has one that has none \(fn\)"):
+        plain.reset(stateful.state_dict())
+    stateful.reset(stateful.state_dict())

@@ -252,3 +252,22 @@ def test_a_restore_error_can_be_sent_to_another_process() -> None:
     error = en.RestoreError("message", node="Map()", key=(0, 1))
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.node, again.key) == ("message", "Map()", (0, 1))
+
+
+def skip(value: int) -> int:
+    raise en.SkipSample
+
+
+def refuse(value: int) -> int:
+    raise ValueError(f"{value} is broken")
+
+
+def test_an_error_of_restore_names_node_and_key() -> None:
+    with pytest.raises(ValueError, match="1 is broken") as raised:
+        en.items([1]).map(refuse).restore((0, 0))
+    assert raised.value.__notes__ == ["while the element with restore key (0, 0) of Map(fn=refuse) was restored"]
+
+
+def test_a_skipped_sample_cannot_be_restored() -> None:
+    with pytest.raises(en.SkipSample, match="a function skips this sample, so the stream has no such element"):
+        en.items([1]).map(skip).restore((0, 0))

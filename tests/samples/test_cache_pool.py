@@ -303,3 +303,37 @@ def test_a_pickled_pool_is_the_same_pool_in_its_process(folder: Path) -> None:
     with en.cache_pool(folder) as pool:
         assert pickle.loads(pickle.dumps(pool)) is pool
         assert oct(os.stat(pool.root).st_mode & 0o777) == "0o700"
+
+
+def test_what_never_lay_in_the_folder_is_read_directly(gates: Gates, folder: Path) -> None:
+    with en.cache_pool(folder, max_bytes=1) as pool:
+        waiting = [pool.lazy(gates.store, name) for name in ("a.txt", "a.txt", "b.txt")]
+        assert [lazy.get() for lazy in waiting] == ["text 0", "text 0", "text 1"]
+        assert pool.get(gates.store, "c.txt") == "text 2"
+        counts = pool.counts()
+        assert (counts.hits, counts.direct, counts.fetched, counts.files) == (0, 4, 0, 0)
+    assert sorted(gates.reads) == ["a.txt", "b.txt", "c.txt"]
+
+
+def test_reads_without_a_folder_are_counted(gates: Gates, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with en.cache_pool(tmp_path / "file" / "cache", max_bytes=1000) as pool:
+        assert [pool.lazy(gates.store, "a.txt").get(), pool.get(gates.store, "b.txt")] == ["text 0", "text 1"]
+        assert pool.counts() == type(pool.counts())(direct=2)
+
+
+@pytest.mark.parametrize("value", ["1GB", True, 0, float("nan"), [1]])
+def test_the_bound_is_a_number_of_bytes(value: Any, folder: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"max_bytes as a number of bytes >= 1, such as 64e9, or None .* got max_bytes="
+    ):
+        en.cache_pool(folder, max_bytes=value)
+    en.cache_pool(folder, max_bytes=np.int64(1000)).close()  # pyright: ignore[reportArgumentType]
+
+
+def test_the_pool_asks_for_files_by_text(gates: Gates, folder: Path) -> None:
+    name: Any = None
+    with en.cache_pool(folder, max_bytes=1000) as pool:
+        for ask in (pool.lazy, pool.get):
+            with pytest.raises(TypeError, match=r"names of files in the store .* got None"):
+                ask(gates.store, name)

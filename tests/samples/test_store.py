@@ -282,7 +282,7 @@ def test_names_cannot_reach_out_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "data/loop").symlink_to("loop")
     store = en.store(tmp_path / "data")
     assert store["link.txt"] == store["sub/up.txt"] == b"inside"
-    names = ["../secret.txt", "sub/../../secret.txt", str(tmp_path / "secret.txt"), "/etc/hostname", "a\0b"]
+    names = ["../secret.txt", "sub/../../secret.txt", str(tmp_path / "secret.txt"), "/etc/hostname"]
     for name in [*names, "out.txt", "out/secret.txt", "beside/x.txt"]:
         assert name not in store
         for read in (store.__getitem__, lambda each: store.get_many(["real.txt", each])):
@@ -379,3 +379,52 @@ def test_records_of_json_lines_are_read_by_number(tmp_path: Path) -> None:
     assert store.get(".json", sample)["n"] == 5
     assert sample["__sources__"] == (Source(str(tmp_path / "a.jsonl"), "5.json", "a.jsonl", ("5.json",)),)
     assert pickle.loads(pickle.dumps(store))["2"]["n"] == 2
+
+
+# ---- names that are none
+
+
+@pytest.mark.parametrize("make", [as_dataset, as_folder])
+def test_a_name_is_text(make: Any, tmp_path: Path) -> None:
+    store = en.store(make(tmp_path))
+    sample: dict[str, Any] = {"__key__": "a"}
+    for name in (None, 5, b"a.txt"):
+        for ask in (store.__getitem__, store.media, store.lazy, lambda name: store.get(name, sample)):
+            with pytest.raises(TypeError, match=r"names of files in the store .* are texts such as 'a\.txt', got"):
+                ask(name)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"names of files in the store .*, got"):
+            store.get_many(["000007.txt", name])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"get_many needs a list of names, got '000007\.txt'"):
+        store.get_many("000007.txt")
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_folder_is_no_file(is_remote: bool, tmp_path: Path) -> None:
+    path = as_folder(tmp_path)
+    store = en.store(remote(path, "a_folder_is_no_file") if is_remote else path)
+    for name in ("größe", "größe/"):
+        with pytest.raises(
+            NotInStoreError, match=r"it is a folder; ask for one of its files, such as 'größe/a\.b\.json'"
+        ):
+            store[name]
+    with pytest.raises(NotInStoreError, match="is empty: give the name of a file"):
+        store[""]
+    with pytest.raises(NotInStoreError, match="holds a zero byte, which no name of a file can"):
+        store["a\0b"]
+
+
+def test_the_nearest_name_is_suggested(tmp_path: Path) -> None:
+    for number in [*range(1, 60), *range(90, 99)]:
+        (tmp_path / f"pet{number:02}.jpg").touch()
+        (tmp_path / f"pet{number:02}.txt").touch()
+    store = en.store(tmp_path)
+    for name, meant in [("pet00.jpg", "pet01.jpg"), ("pet00.txt", "pet01.txt")]:
+        with pytest.raises(NotInStoreError, match=rf"did you mean '{meant}'\?"):
+            store[name]
+
+
+def test_the_nearest_name_is_found_among_very_many(tmp_path: Path) -> None:
+    for number in [*range(1, 1500), *range(1501, 3000)]:
+        (tmp_path / f"{number:06}.jpg").touch()
+    with pytest.raises(NotInStoreError, match=r"did you mean '001501\.jpg'\?"):
+        en.store(tmp_path)["001500.jpg"]

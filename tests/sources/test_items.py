@@ -112,3 +112,16 @@ def test_an_element_that_cannot_be_read_follows_the_policy() -> None:
 def test_what_is_no_sequence_is_refused_with_the_way_out(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"items needs a sequence with len\(\) and \[index from 0\], got .*: use wrap"):
         en.items(wrong)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([{"__key__": "a"}, {"x": 1}], r"element 1 has none: give each sample a __key__ of its own.*'1', \.\.\."),
+        ([{"__key__": 7}], r"element 0 has 7, which is of the type int: give each sample a __key__.*'7', \.\.\."),
+        ([{"__key__": "a"}, {"__key__": "a"}], r"elements 0 and 1 both have the key 'a': give each sample a __key__"),
+    ],
+)
+def test_a_lookup_says_how_samples_get_keys(samples: Any, message: str) -> None:
+    with pytest.raises(en.SampleError, match=message):
+        en.items(samples).lookup(["a"], [0])
