@@ -232,7 +232,7 @@ def damaged(root: Path) -> Iterator[tuple[str, str]]:
     (root / "nothing.tar").write_bytes(b"")
     yield "nothing.tar", "shard nothing.tar at byte 0: the file is empty"
     write_tar(root / "mixed.tar", [("x0.a", b"1"), ("x1.a", b"2"), ("x0.b", b"3"), ("x1.b", b"4")])
-    yield "mixed.tar", "shard mixed.tar at byte 1024: the key 'x1' stands in 2 places of the shard"
+    yield "mixed.tar", "shard mixed.tar at bytes 1024 and 3072: the key 'x1' stands in 2 places of the shard"
     write_tar(root / "twice.tar", [("q.jpg", b"1"), ("q.json", b"2"), ("q.jpg", b"3")])
     yield "twice.tar", "shard twice.tar at byte 0: sample 'q' has the part 'jpg' twice"
     write_tar(root / "bytes.tar", [("\udcffx.txt", b"1")])
