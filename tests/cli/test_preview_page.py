@@ -63,6 +63,7 @@ def visible(browser) -> list[str]:
 def requests_of(browser) -> list[str]:
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    sent = [url for url in sent if not url.startswith("chrome")]  # the pages of the browser itself, as it starts
     return [url for url in sent if not url.startswith("data:")]
 
 

@@ -129,6 +129,7 @@ def test_few_results_wait_at_any_time(folder: Path, workers: int, most: int) -> 
 
 
 def test_a_worker_that_dies_is_an_error_and_nothing_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    en.prepare(folder, overwrite=True, split="8,1,1")
     before = files(folder)
     monkeypatch.setattr(indexing, "index_shards", die)
     with pytest.raises(WorkerError, match="died in the middle of a call"):
