@@ -151,15 +151,15 @@ def test_remote_folders_are_prepared_as_local_ones(tmp_path: Path) -> None:
     folder_of(tmp_path)
     memory = MemoryFileSystem()
     for name, data in files_in(tmp_path).items():
-        memory.pipe(f"/prepared/{name}", data)
-    there = en.prepare("memory://prepared", split="1,1,0", workers=1)
+        memory.pipe(f"/prepared-remotely/{name}", data)
+    there = en.prepare("memory://prepared-remotely", split="1,1,0", workers=1)
     here = en.prepare(tmp_path, split="1,1,0")
     local = files_in(tmp_path)
     assert there.written == here.written
     for name in here.written:
         if name.rpartition("/")[2] in (".info.json", "split.yaml", "dataset.yaml") or name.endswith(".idx"):
-            assert memory.cat_file(f"/prepared/{name}") == local[name]
-    assert [s["__key__"] for s in en.shards("memory://prepared", split="val")] == [
+            assert memory.cat_file(f"/prepared-remotely/{name}") == local[name]
+    assert [s["__key__"] for s in en.shards("memory://prepared-remotely", split="val")] == [
         s["__key__"] for s in en.shards(tmp_path, split="val")
     ]
 

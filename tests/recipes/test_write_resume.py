@@ -194,7 +194,7 @@ def test_a_program_killed_at_random_moments_writes_the_same_bytes(tmp_path: Path
 
 def test_a_url_gets_the_same_bytes_and_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = MemoryFileSystem()
-    url = "memory://written/out"
+    url = "memory://written-remotely/out"
     with monkeypatch.context() as patch:
         crash_at(patch, write_run, "replacing", 3)
         with pytest.raises(Crash):
@@ -203,9 +203,9 @@ def test_a_url_gets_the_same_bytes_and_is_gone_on_with(tmp_path: Path, monkeypat
     en.write(samples(), tmp_path / "out", max_samples=3)
     assert prepared.samples == 10
     for name, data in contents(tmp_path / "out").items():
-        assert store.cat(f"/written/out/{name}") == data
+        assert store.cat(f"/written-remotely/out/{name}") == data
     assert [each["txt"] for each in en.dataset(url)] == [f"text {number}" for number in range(10)]
-    assert store.find("/written/out/.nv-meta/write") == []
+    assert store.find("/written-remotely/out/.nv-meta/write") == []
     with pytest.raises(DatasetError, match="is not empty"):
         en.write(samples(), url, max_samples=3)
-    store.rm("/written", recursive=True)
+    store.rm("/written-remotely", recursive=True)
