@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -12,22 +11,14 @@ from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import metadata, paths
 from energon_nodes.storage.discovery import PathLike
 from energon_nodes.storage.folder_entries import FolderEntries
+from energon_nodes.storage.fork_lock import ForkLock
 from energon_nodes.storage.key_table import open_key_table
 from energon_nodes.storage.line_entries import LineEntries
 from energon_nodes.storage.shard_entries import ShardEntries
 
 __all__ = ["Entries", "open_entries"]
 
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    # Another thread may have held it when the process forked; in the child nobody would release it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+_lock = ForkLock()
 _shards: WeakValueDictionary[str, ShardEntries] = WeakValueDictionary()
 
 
@@ -106,7 +97,7 @@ def open_entries(path: PathLike) -> Entries:
 
 def _open_shards(root: str) -> ShardEntries:
     table = open_key_table(root)
-    with _lock:
+    with _lock():
         known = _shards.get(root)
         if known is None or known.table is not table:
             known = _shards[root] = ShardEntries(root, table)

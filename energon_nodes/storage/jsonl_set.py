@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import zlib
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import index_cache, paths
 from energon_nodes.storage.discovery import Found, PathLike, find_shards
+from energon_nodes.storage.fork_lock import ForkLock
 from energon_nodes.storage.index import IndexFiles, MemoryIndex, Offsets
 from energon_nodes.storage.json_lines import LineCounter, read_lines
 from energon_nodes.storage.jsonl_index import RecordScan, count_records, line_index_path, scan_records
@@ -30,17 +30,8 @@ IndexSource = Literal["auto", "file", "scan"]
 """Where the index of JSON Lines comes from: the file beside them if there is one, always that file, or a scan."""
 
 _log = logging.getLogger("energon_nodes.storage")
-_lock = threading.RLock()
+_lock = ForkLock()
 _sets: WeakValueDictionary[tuple[Any, ...], LineSet] = WeakValueDictionary()
-
-
-def _renew_lock() -> None:
-    # Another thread may have held it when the process forked; in the child nobody would release it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 class LineSet(ShardSet):
@@ -159,7 +150,7 @@ def open_lines(
             f"{missing} has no index {line_index_path(missing)}: write it with energon_nodes.prepare, or say "
             "index='auto'"
         )
-    with _lock:
+    with _lock():
         key = (root, names, tuple(versions), tuple(beside), folder, parse)
         known = _sets.get(key)
         if known is None:
@@ -254,7 +245,7 @@ def _unpack(packed: list[tuple[Any, ...]]) -> list[_Found]:
 
 def _from_pickle(root: str, names: tuple[str, ...], found: list[_Found], parse: bool) -> LineSet:
     contents = [one.path if one.offsets is None else zlib.crc32(one.offsets.tobytes()) for one in found]
-    with _lock:
+    with _lock():
         key = (root, names, tuple(contents), parse)
         known = _sets.get(key)
         if known is None:

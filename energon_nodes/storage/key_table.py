@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -15,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import metadata, paths
+from energon_nodes.storage.fork_lock import ForkLock
 from energon_nodes.storage.index_rows import index_rows
 from energon_nodes.storage.key_building import KeyTableWriter, tie
 from energon_nodes.storage.key_files import cached_file, local_copy
@@ -38,16 +38,7 @@ KEYS_FILE = "keys.table"
 """The name of the table in `.nv-meta`. It is ours alone: Megatron-Energon looks things up in `index.sqlite`."""
 
 _log = logging.getLogger("energon_nodes.storage")
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    # Another thread may have held it when the process forked; in the child nobody would release it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+_lock = ForkLock()
 _tables: WeakValueDictionary[tuple[str, str], KeyTable] = WeakValueDictionary()
 
 
@@ -108,7 +99,7 @@ def open_key_table(root: str) -> KeyTable:
     root = paths.folder(root)
     info = metadata.read_info(root)
     owner = belongs_to(root, info)
-    with _lock:
+    with _lock():
         known = _tables.get((root, owner))
         if known is None:
             known = _tables[root, owner] = _open(root, info, owner)

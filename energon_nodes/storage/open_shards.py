@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from energon_nodes.core.errors import DatasetError
 from energon_nodes.storage import index_cache, metadata, paths
 from energon_nodes.storage.discovery import PathLike, find_shards
+from energon_nodes.storage.fork_lock import ForkLock
 from energon_nodes.storage.index import IndexFiles, MemoryIndex, index_path
 from energon_nodes.storage.scan import ShardIndex, scan_shard
 from energon_nodes.storage.shard_set import ShardSet
@@ -27,16 +27,7 @@ __all__ = ["open_shards"]
 _THREADS = 16
 _REPORT_AFTER = 5.0  # seconds of scanning
 _log = logging.getLogger("energon_nodes.storage")
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    # Another thread may have held it when the process forked; in the child nobody would release it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+_lock = ForkLock()
 _sets: WeakValueDictionary[tuple[Any, ...], ShardSet] = WeakValueDictionary()
 _scanned: WeakValueDictionary[tuple[Any, ...], ShardIndex] = WeakValueDictionary()
 
@@ -93,7 +84,7 @@ def _open_prepared(root: str, split: str, config: str | None) -> ShardSet:
     except FileNotFoundError:
         versions = ()
     key = (root, split, config, versions)
-    with _lock:
+    with _lock():
         known = _sets.get(key)
         if known is not None:
             return known
@@ -109,7 +100,7 @@ def _open_prepared(root: str, split: str, config: str | None) -> ShardSet:
 def _open_scanned(path: PathLike | Iterable[PathLike], cache: str | None) -> ShardSet:
     found = find_shards(path)
     files = [paths.join(found.root, name) for name in found.names]
-    with _lock:
+    with _lock():
         versions = _each(files, paths.identity)
         key = (found, cache, tuple(versions))
         known = _sets.get(key)
@@ -159,7 +150,7 @@ def _unpack(data: bytes, kind: str, sizes: list[int], tails: list[int], problems
 
 def _from_pickle(root: str, names: tuple[str, ...], indices: list[ShardIndex]) -> ShardSet:
     key = (root, names, tuple(hashlib.blake2b(index.offsets.tobytes(), digest_size=16).digest() for index in indices))
-    with _lock:
+    with _lock():
         known = _sets.get(key)
         if known is None:
             known = _sets[key] = _in_memory(root, names, indices)
@@ -182,7 +173,7 @@ def _open_cached(
 
 
 def _from_cache(root: str, names: tuple[str, ...], entries: tuple[str, ...]) -> ShardSet:
-    with _lock:
+    with _lock():
         key = (root, names, entries)
         known = _sets.get(key)
         if known is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from dataclasses import dataclass
 from hashlib import blake2b
 from types import ModuleType
@@ -13,19 +11,11 @@ from typing import Any
 from energon_nodes.core.errors import DatasetError, TrustError
 from energon_nodes.core.spelling import did_you_mean
 from energon_nodes.storage import paths
+from energon_nodes.storage.fork_lock import ForkLock
 
 __all__ = ["UserFunction", "trusted_function"]
 
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    # Another thread may have held it when the process forked; in the child nobody would release it.
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+_lock = ForkLock()
 _modules: dict[str, tuple[tuple[int, int], ModuleType]] = {}  # by path, with the version of the file
 
 
@@ -86,7 +76,7 @@ def trusted_function(path: str, name: str, *, trust: bool, reason: str) -> UserF
         version = paths.identity(path)
     except OSError as error:
         raise DatasetError(f"{reason} needs the Python file {path}, which cannot be read: {error}") from error
-    with _lock:
+    with _lock():
         loaded = _modules.get(path)
         module = loaded[1] if loaded is not None and loaded[0] == version else _run(path, version)
     if not callable(getattr(module, name, None)):
@@ -99,7 +89,7 @@ def trusted_function(path: str, name: str, *, trust: bool, reason: str) -> UserF
 
 
 def _run(path: str, version: tuple[int, int] | None = None) -> ModuleType:
-    with _lock:
+    with _lock():
         if version is None:
             loaded = _modules.get(path)
             if loaded is not None:  # another thread was first
