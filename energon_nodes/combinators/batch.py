@@ -16,7 +16,7 @@ from energon_nodes.core.node import Node
 from energon_nodes.core.restore import Buffer, Key
 from energon_nodes.core.share import ErrorPolicy
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "restore_batches"]
 
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -110,10 +110,7 @@ class Batch(Node[Y], verb="batch"):
             yield values, keys  # type: ignore[misc]
 
     def restore_many(self, keys: Sequence[Key]) -> list[Y]:
-        members = iter(self.source.restore_many([member for key in keys for member in key]))
-        batches: list[Any] = [list(islice(members, len(key))) for key in keys]
-        collate = self.live("collate")
-        return batches if collate is None else [collate(batch) for batch in batches]
+        return restore_batches(self.source, keys, self.live("collate"))
 
     def restorable(self, name: str = "") -> bool:
         return self.source.restorable() and (bool(name) or not is_stateful(self.collate))
@@ -127,3 +124,16 @@ class Batch(Node[Y], verb="batch"):
         if below is None or isinf(below):
             return below
         return below // self.size if self.drop_last else -(-below // self.size)
+
+
+def restore_batches(source: Node[Any], keys: Sequence[Key], collate: Callable[[list[Any]], Any] | None) -> list[Any]:
+    """Rebuild batches whose keys are tuples of the keys of their members, all members in one call.
+
+    Example:
+        >>> import energon_nodes as en
+        >>> restore_batches(en.items("abc"), [((0, 0), (0, 2)), ((0, 1),)], "".join)
+        ['ac', 'b']
+    """
+    members = iter(source.restore_many([member for key in keys for member in key]))
+    batches: list[Any] = [list(islice(members, len(key))) for key in keys]
+    return batches if collate is None else [collate(batch) for batch in batches]

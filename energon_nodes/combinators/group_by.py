@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from energon_nodes.combinators.batch import restore_batches
 from energon_nodes.combinators.calls import check_function
 from energon_nodes.combinators.interrupts import with_interrupted
 from energon_nodes.core.checks import check_size
@@ -226,10 +226,7 @@ class GroupBy(Node[Y], verb="group_by"):
         return self.source.restore_many([key[1:] for key in keys] if name == "held" else keys)
 
     def restore_many(self, keys: Sequence[Key]) -> list[Y]:
-        members = iter(self.source.restore_many([member for key in keys for member in key]))
-        batches: list[Any] = [list(islice(members, len(key))) for key in keys]
-        collate = self.live("collate")
-        return batches if collate is None else [collate(batch) for batch in batches]
+        return restore_batches(self.source, keys, self.live("collate"))
 
     def restorable(self, name: str = "") -> bool:
         return self.source.restorable() and (bool(name) or not is_stateful(self.collate))
